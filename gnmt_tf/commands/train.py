@@ -1,0 +1,9 @@
+"""Not yet."""
+
+
+def define_flags(f):
+    pass
+
+
+def run(f, a):
+    pass

@@ -1,0 +1,274 @@
+"""Frozen, validated configuration: the only reader of YAML, and the only place where a default lives.
+
+Reads a YAML file and `key.path=value` overrides; gives one immutable `Config` that every other package takes
+its settings from. The defaults are the paper's (arXiv 1609.08144); the files under `configs/` hold what differs.
+"""
+
+import difflib
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import pydantic
+import yaml
+
+
+class UserError(Exception):
+    """A mistake of the caller's that a person can mend: shown without a traceback, exit status 2.
+
+    Args:
+      argument: what was wrong: a flag, a config key, or `file:line`.
+      expected: what it had to be.
+      actual: what it was.
+      remedy: what to do now.
+    """
+
+    def __init__(self, argument: str, expected: str, actual: str, remedy: str):
+        super().__init__(f"{argument}: expected {expected}, got {actual}. {remedy}")
+        self.argument, self.expected, self.actual, self.remedy = argument, expected, actual, remedy
+
+
+class _Section(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+
+
+PositiveInt = Annotated[int, pydantic.Field(gt=0)]
+Fraction = Annotated[float, pydantic.Field(ge=0.0, lt=1.0)]
+NonNegative = Annotated[float, pydantic.Field(ge=0.0)]
+Positive = Annotated[float, pydantic.Field(gt=0.0)]
+
+
+class TextConfig(_Section):
+    """Segmentation (paper, section 4)."""
+
+    vocab_size: Annotated[int, pydantic.Field(ge=16)] = 32000
+    """Pieces in the shared source and target vocabulary, the special ones included."""
+    alphabet_size: PositiveInt = 500
+    """Most characters kept as pieces of their own; rarer ones become the unknown piece."""
+    unicode_form: Literal["none", "nfc", "nfkc"] = "nfc"
+    """Unicode normalisation applied before segmentation."""
+    lowercase: bool = False
+    """Whether text is lowercased before segmentation."""
+    split_digits: bool = True
+    """Whether every decimal digit is a piece of its own, so that numbers can be copied."""
+    max_piece_characters: PositiveInt = 24
+    """Longest piece, in characters, the word-boundary mark included."""
+
+
+class DataConfig(_Section):
+    """Parallel text and how it becomes batches."""
+
+    source_language: str = "en"
+    target_language: str = "fr"
+    train_source: str | None = None
+    train_target: str | None = None
+    dev_source: str | None = None
+    dev_target: str | None = None
+    vocabulary: str | None = None
+    """A vocabulary file; without one, training makes it from the training text."""
+    max_source_pieces: PositiveInt = 100
+    """Pairs with a longer source side are left out of training (`</s>` included)."""
+    max_target_pieces: PositiveInt = 100
+    batch_size: PositiveInt = 128
+    """Sentence pairs in a training batch."""
+    num_buckets: PositiveInt = 4
+    """Static shapes that training is compiled for; their lengths are quantiles of the corpus."""
+
+
+class ModelConfig(_Section):
+    """Shape of GNMT (paper, sections 3 and 6)."""
+
+    num_encoder_layers: Annotated[int, pydantic.Field(ge=1)] = 8
+    num_decoder_layers: Annotated[int, pydantic.Field(ge=1)] = 8
+    num_units: PositiveInt = 1024
+    attention_units: PositiveInt = 1024
+    embedding_size: PositiveInt = 1024
+    first_residual_layer: Annotated[int, pydantic.Field(ge=2)] = 3
+    """The lowest layer, counted from 1 at the bottom, whose input is added to its output (eq. 6)."""
+    output_activation: Literal["linear", "tanh"] = "linear"
+    """What the cell state passes through before the output gate; eq. 11 prints none."""
+    forget_gate_bias: float = 1.0
+    init_scale: Positive = 0.04
+    """Weights start uniform in [-init_scale, init_scale]."""
+    share_embeddings: bool = False
+    """Whether source and target share one embedding matrix."""
+    logit_bound: Positive = 25.0
+    """Gamma of eq. 13."""
+    clip_bound: Positive = 1.0
+    """Delta of eq. 10 in inference, and the value that the training schedule ends at."""
+
+
+class TrainingConfig(_Section):
+    """Maximum-likelihood training (paper, sections 3 and 5, eq. 7)."""
+
+    seed: Annotated[int, pydantic.Field(ge=0)] = 1
+    num_steps: PositiveInt = 2_000_000
+    max_minutes: Positive | None = None
+    """Training also ends after this much wall time, summed over restarts."""
+    dropout: Fraction = 0.2
+    """Share of every layer's inputs that is zeroed in training."""
+    gradient_norm: Positive = 5.0
+    adam_learning_rate: Positive = 2e-4
+    adam_steps: Annotated[int, pydantic.Field(ge=0)] = 60_000
+    """Steps with Adam before plain SGD takes over."""
+    sgd_learning_rate: Positive = 0.5
+    halve_after_step: Annotated[int, pydantic.Field(ge=0)] = 1_200_000
+    """From this step on the learning rate is halved every `halve_every_steps`, in either phase."""
+    halve_every_steps: PositiveInt = 200_000
+    clip_bound_start: Positive = 8.0
+    """Delta at the first step."""
+    clip_bound_steps: PositiveInt | None = None
+    """Steps over which delta falls linearly to `model.clip_bound`; by default all of `num_steps`."""
+    constrained: bool = True
+    """Whether the clipping of eq. 10 and 13 applies in training."""
+    evaluate_every_steps: PositiveInt = 2000
+    """Steps between evaluations on the development set, each of which saves a checkpoint."""
+    checkpoint_every_steps: PositiveInt = 1000
+    keep_checkpoints: PositiveInt = 2
+    """Latest checkpoints kept beside the best one."""
+    log_every_steps: PositiveInt = 50
+    jit_compile: bool = True
+    """Whether the training step is compiled by XLA."""
+
+
+class SearchConfig(_Section):
+    """Beam search (paper, section 7)."""
+
+    beam_width: PositiveInt = 8
+    length_penalty_weight: NonNegative = 0.2
+    """Alpha of eq. 14."""
+    coverage_penalty_weight: NonNegative = 0.2
+    """Beta of eq. 14."""
+    pruning_margin: Positive | None = 3.0
+    """The paper's "beamsize", in nats, for both prunings; null turns them off."""
+    max_length_factor: Positive = 2.0
+    max_length_constant: Annotated[int, pydantic.Field(ge=0)] = 10
+    """A hypothesis ends at factor x source pieces + constant."""
+    n_best: PositiveInt = 1
+    batch_size: PositiveInt = 32
+    """Sentences of similar length decoded together."""
+    max_source_pieces: PositiveInt = 1024
+    """Longer sources are cut, and the result is flagged `truncated`."""
+
+    @pydantic.model_validator(mode="after")
+    def _n_best_fits(self) -> "SearchConfig":
+        if self.n_best > self.beam_width:
+            raise ValueError(
+                f"n_best ({self.n_best}) is at most beam_width ({self.beam_width}); raise search.beam_width"
+            )
+        return self
+
+
+class Config(_Section):
+    """Everything a run depends on."""
+
+    text: TextConfig = TextConfig()
+    data: DataConfig = DataConfig()
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+    search: SearchConfig = SearchConfig()
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hex digits that change when any setting does."""
+        return hashlib.sha256(to_yaml(self).encode()).hexdigest()[:12]
+
+
+def load_config(path: str | None = None, overrides: Sequence[str] = ()) -> Config:
+    """Reads a YAML file and applies `key.path=value` overrides to it.
+
+    Args:
+      path: the YAML file, or None for the defaults alone.
+      overrides: strings such as `model.num_units=512`; the value is read as YAML.
+
+    Raises:
+      UserError: an unreadable file, an unknown key (the nearest known one is named) or a value out of range.
+    """
+    values: dict[str, Any] = _read_yaml(path) if path else {}
+    for override in overrides:
+        _apply_override(values, override)
+    return _validate(values, path or "--set")
+
+
+def to_yaml(config: Config) -> str:
+    """The fully resolved configuration as YAML text that `load_config` reads back."""
+    return yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True)
+
+
+def _read_yaml(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            values = yaml.safe_load(file)
+    except OSError as error:
+        raise UserError(
+            f"--config {path}", "a readable YAML file", os.strerror(error.errno or 0), "Check the path."
+        ) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"--config {path}", "valid YAML", " ".join(str(error).split()), "Mend the file at that place."
+        ) from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise UserError(
+            f"--config {path}",
+            "sections such as `model:` with keys below them",
+            f"a {type(values).__name__}",
+            "See `gnmt config` for the full form.",
+        )
+    return values
+
+
+def _apply_override(values: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    parts = key.strip().split(".")
+    if not equals or len(parts) != 2:
+        raise UserError(
+            f"--set {override}", "section.key=value", repr(override), "Write for instance --set model.num_units=512."
+        )
+    try:
+        value = yaml.safe_load(text) if text.strip() else None
+    except yaml.YAMLError:
+        value = text
+    section = values.setdefault(parts[0], {})
+    if section is None:
+        section = values[parts[0]] = {}
+    if isinstance(section, dict):
+        section[parts[1]] = value
+
+
+def _validate(values: Mapping[str, Any], origin: str) -> Config:
+    # A section that is present but empty in YAML reads as null and means "all defaults".
+    filled = {key: {} if value is None and key in Config.model_fields else value for key, value in values.items()}
+    try:
+        return Config.model_validate(filled)
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        path = [str(part) for part in first["loc"]]
+        key = ".".join(path)
+        if first["type"] == "extra_forbidden":
+            known = sorted(_known_keys())
+            nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
+            raise UserError(
+                f"config key {key} ({origin})",
+                "a known key",
+                f"{key!r}",
+                f"Did you mean {nearest[0]!r}? `gnmt config` prints all keys.",
+            ) from None
+        message = first["msg"].removeprefix("Value error, ")
+        raise UserError(
+            f"config key {key} ({origin})",
+            message[0].lower() + message[1:],
+            repr(first["input"]) if not isinstance(first["input"], dict) else "the given combination",
+            "`gnmt config` prints every key with its value.",
+        ) from None
+
+
+def _known_keys() -> list[str]:
+    keys = list(Config.model_fields)
+    for name, field in Config.model_fields.items():
+        section = field.annotation
+        assert isinstance(section, type) and issubclass(section, _Section)
+        keys += [f"{name}.{key}" for key in section.model_fields]
+    return keys
