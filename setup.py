@@ -1,8 +1,17 @@
-"""Packaging: the folders `serving/` and `gnmt_tf/` are installed as one tree."""
+"""Packaging: the folders `gnmt_tf/`, `serving/` and `tpu/` are installed as one tree under `gnmt_tf`."""
+
+from pathlib import Path
 
 from setuptools import find_packages, setup
 
-PACKAGES = [name for name in find_packages(include=["gnmt_tf", "gnmt_tf.*"])]
-PACKAGES += ["gnmt_tf.serving"] + ["gnmt_tf.serving." + name for name in find_packages("serving")]
+# Installed name -> folder. Each of these folders may import gnmt_tf, and gnmt_tf imports none of them.
+FOLDERS = {"gnmt_tf": "gnmt_tf", "gnmt_tf.serving": "serving", "gnmt_tf.tpu": "tpu"}
 
-setup(packages=PACKAGES, package_dir={"gnmt_tf": "gnmt_tf", "gnmt_tf.serving": "serving"})
+package_dir = {name: folder for name, folder in FOLDERS.items() if Path(folder, "__init__.py").is_file()}
+packages = [
+    package
+    for name, folder in package_dir.items()
+    for package in [name, *(f"{name}.{inner}" for inner in find_packages(folder))]
+]
+
+setup(packages=packages, package_dir=package_dir, package_data={"gnmt_tf": ["py.typed"]})
