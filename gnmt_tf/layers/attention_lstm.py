@@ -1,0 +1,125 @@
+"""The bottom decoder layer: additive attention (eq. 4) and the LSTM whose output is the attention's query.
+
+Reads target embeddings and the encoder's memory; gives the layer's outputs and the context that every decoder layer
+reads.
+"""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+import tf_keras as keras
+
+from gnmt_tf.layers.attention_sequence import (
+    MASKED_SCORE,
+    AttentionMemory,
+    AttentionSequence,
+    AttentionWeights,
+    attend,
+    attention_lstm_sequence,
+)
+from gnmt_tf.layers.clipped_lstm import ClippedLSTM, project
+from gnmt_tf.layers.lstm_sequence import cell_step
+
+
+class AttentionStep(NamedTuple):
+    """One decoding step of the bottom layer: c, m, context [batch_size, num_units]; probs [batch_size, source_length]."""
+
+    c: tf.Tensor
+    m: tf.Tensor
+    context: tf.Tensor
+    attention_probs: tf.Tensor
+
+
+class AttentionLSTM(keras.layers.Layer):
+    """LSTM layer with additive attention over the encoder's outputs.
+
+    At step t the query is this layer's own output at t - 1 (zero before the first), the context is the attention's
+    weighted mean of the memory, and the LSTM reads the embedding and the context together.
+
+    Call: `layer(embeddings, memory, clip_bound, context_scale=None)` with embeddings float [target_length, batch_size,
+    embedding_size], time-major, and memory from `prepare`; gives an AttentionSequence. Padded source positions get
+    probability 0.
+
+    Args:
+      lstm: the LSTM, which this layer owns; its inputs are the embedding and the context, concatenated.
+      attention_units: width of the attention's hidden layer.
+      memory_size: width of the memory.
+      init_scale: weights start uniform in [-init_scale, init_scale].
+    """
+
+    def __init__(self, lstm: ClippedLSTM, attention_units: int, memory_size: int, init_scale: float, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.lstm = lstm
+        self.attention_units = attention_units
+        self.memory_size = memory_size
+        self.init_scale = init_scale
+
+    def build(self, input_shape: Any) -> None:
+        """Makes the weights for embeddings whose last axis is known."""
+        self.embedding_size = int(input_shape[-1])
+        initializer = keras.initializers.RandomUniform(-self.init_scale, self.init_scale)
+        units = self.attention_units
+        self.query_kernel = self.add_weight("query_kernel", [self.lstm.num_units, units], initializer=initializer)
+        self.key_kernel = self.add_weight("key_kernel", [self.memory_size, units], initializer=initializer)
+        self.key_bias = self.add_weight("key_bias", [units], initializer="zeros")
+        self.score_kernel = self.add_weight("score_kernel", [units], initializer=initializer)
+        with tf.name_scope(self.lstm.name):
+            self.lstm.build([None, self.embedding_size + self.memory_size])
+        self.built = True
+
+    def prepare(self, values: tf.Tensor, lengths: tf.Tensor) -> AttentionMemory:
+        """What the attention needs of the encoder's outputs, computed once per sentence.
+
+        Args:
+          values: float [batch_size, source_length, memory_size].
+          lengths: int32 [batch_size].
+        """
+        real = tf.sequence_mask(lengths, tf.shape(values)[1])
+        score_bias = tf.where(real, tf.zeros([], values.dtype), tf.constant(MASKED_SCORE, values.dtype))
+        return AttentionMemory(values, project(values, self.key_kernel) + self.key_bias, score_bias)
+
+    def call(
+        self,
+        embeddings: tf.Tensor,
+        memory: AttentionMemory,
+        clip_bound: tf.Tensor,
+        context_scale: tf.Tensor | None = None,
+    ) -> AttentionSequence:
+        """See the class."""
+        kernel = tf.convert_to_tensor(self.lstm.kernel)
+        weights = AttentionWeights(
+            tf.convert_to_tensor(self.query_kernel),
+            tf.convert_to_tensor(self.score_kernel),
+            tf.convert_to_tensor(self.lstm.recurrent_kernel),
+            kernel[self.embedding_size :],
+        )
+        projected = project(embeddings, kernel[: self.embedding_size]) + self.lstm.bias
+        return attention_lstm_sequence(
+            projected, memory, weights, context_scale, clip_bound, self.lstm.output_activation
+        )
+
+    def step(
+        self, embeddings: tf.Tensor, c: tf.Tensor, m: tf.Tensor, memory: AttentionMemory, clip_bound: tf.Tensor | float
+    ) -> AttentionStep:
+        """One step: embeddings [batch_size, embedding_size], c and m [batch_size, num_units]."""
+        context, probs, _ = attend(tf.matmul(m, self.query_kernel), self.score_kernel, memory)
+        sums = self.lstm.project(tf.concat([embeddings, context], axis=-1))
+        step = cell_step(
+            sums + tf.matmul(m, self.lstm.recurrent_kernel), c, clip_bound, self.lstm.output_activation
+        )
+        return AttentionStep(step.c, step.m, context, probs)
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments that rebuild the layer."""
+        return super().get_config() | {
+            "lstm": keras.layers.serialize(self.lstm),
+            "attention_units": self.attention_units,
+            "memory_size": self.memory_size,
+            "init_scale": self.init_scale,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "AttentionLSTM":
+        """The inverse of `get_config`."""
+        lstm = keras.layers.deserialize(config["lstm"], custom_objects={"ClippedLSTM": ClippedLSTM})
+        return cls(**(config | {"lstm": lstm}))

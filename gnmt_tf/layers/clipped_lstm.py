@@ -1,0 +1,87 @@
+"""One LSTM layer of GNMT: weights, whole-sequence form for training, one-step form for decoding.
+
+Reads what the layer below gives; gives the outputs `m` of eq. 11. Residuals and the clip of `x` belong to the stacks.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+import tf_keras as keras
+
+from gnmt_tf.layers.lstm_sequence import OutputActivation, cell_step, lstm_sequence
+
+
+class ClippedLSTM(keras.layers.Layer):
+    """LSTM with a clipped cell state (eq. 10, 11).
+
+    Call: `layer(inputs, clip_bound)` with inputs float [length, batch_size, input_size] (time-major: the stacks turn
+    the axes once) and a scalar clip bound; gives float [length, batch_size, num_units]. The start state is zero.
+    Padding on the right needs no mask: no real step depends on it. For the backward direction reverse the inputs by
+    length first.
+
+    Args:
+      num_units: width of the state.
+      output_activation: `linear` (eq. 11 as printed) or `tanh`.
+      init_scale: weights start uniform in [-init_scale, init_scale].
+      forget_gate_bias: start value of the forget gate's bias; the others start at 0.
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        output_activation: OutputActivation = "linear",
+        init_scale: float = 0.04,
+        forget_gate_bias: float = 1.0,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self.num_units = num_units
+        self.output_activation: OutputActivation = output_activation
+        self.init_scale = init_scale
+        self.forget_gate_bias = forget_gate_bias
+
+    def build(self, input_shape: Any) -> None:
+        """Makes the weights for inputs whose last axis is known."""
+        initializer = keras.initializers.RandomUniform(-self.init_scale, self.init_scale)
+        gates = 4 * self.num_units
+        self.kernel = self.add_weight("kernel", [input_shape[-1], gates], initializer=initializer)
+        self.recurrent_kernel = self.add_weight("recurrent_kernel", [self.num_units, gates], initializer=initializer)
+        self.bias = self.add_weight("bias", [gates], initializer=self._initial_bias)
+        self.built = True
+
+    def call(self, inputs: tf.Tensor, clip_bound: tf.Tensor) -> tf.Tensor:
+        """See the class."""
+        return lstm_sequence(self.project(inputs), self.recurrent_kernel, clip_bound, self.output_activation)
+
+    def project(self, inputs: tf.Tensor) -> tf.Tensor:
+        """The part of the gates that needs no previous step: [..., input_size] -> [..., 4 * num_units]."""
+        return project(inputs, self.kernel) + self.bias
+
+    def step(
+        self, inputs: tf.Tensor, c: tf.Tensor, m: tf.Tensor, clip_bound: tf.Tensor | float
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """One step: inputs [batch_size, input_size], c and m [batch_size, num_units] -> the new c and m."""
+        sums = self.project(inputs) + tf.matmul(m, self.recurrent_kernel)
+        step = cell_step(sums, c, clip_bound, self.output_activation)
+        return step.c, step.m
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments that rebuild the layer."""
+        return super().get_config() | {
+            "num_units": self.num_units,
+            "output_activation": self.output_activation,
+            "init_scale": self.init_scale,
+            "forget_gate_bias": self.forget_gate_bias,
+        }
+
+    def _initial_bias(self, shape: Any, dtype: Any = None, **_: Any) -> tf.Tensor:
+        zeros = tf.zeros([self.num_units], dtype)
+        return tf.concat([zeros, zeros, zeros + self.forget_gate_bias, zeros], axis=0)
+
+
+def project(inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+    """One large product over all leading axes: [..., n] x [n, k] -> [..., k]."""
+    if inputs.shape.rank == 2:
+        return tf.matmul(inputs, kernel)
+    flat = tf.matmul(tf.reshape(inputs, [-1, inputs.shape[-1]]), kernel)
+    return tf.reshape(flat, tf.concat([tf.shape(inputs)[:-1], tf.shape(kernel)[-1:]], axis=0))

@@ -1,0 +1,40 @@
+"""The softmax layer's product, with the clip of eq. 13. Reads the top decoder layer, gives logits."""
+
+from typing import Any
+
+import tensorflow as tf
+import tf_keras as keras
+
+from gnmt_tf.layers.clipped_lstm import project
+
+
+class OutputProjection(keras.layers.Layer):
+    """Logits over the target vocabulary.
+
+    Call: `layer(inputs, logit_bound)` with inputs float [..., num_units]; gives float [..., vocab_size] in
+    [-logit_bound, logit_bound]. Knows nothing of padding.
+
+    Args:
+      vocab_size: pieces in the vocabulary.
+      init_scale: weights start uniform in [-init_scale, init_scale]; biases start at 0.
+    """
+
+    def __init__(self, vocab_size: int, init_scale: float = 0.04, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.vocab_size = vocab_size
+        self.init_scale = init_scale
+
+    def build(self, input_shape: Any) -> None:
+        """Makes the weights for inputs whose last axis is known."""
+        initializer = keras.initializers.RandomUniform(-self.init_scale, self.init_scale)
+        self.kernel = self.add_weight("kernel", [input_shape[-1], self.vocab_size], initializer=initializer)
+        self.bias = self.add_weight("bias", [self.vocab_size], initializer="zeros")
+        self.built = True
+
+    def call(self, inputs: tf.Tensor, logit_bound: tf.Tensor | float) -> tf.Tensor:
+        """See the class."""
+        return tf.clip_by_value(project(inputs, self.kernel) + self.bias, -logit_bound, logit_bound)
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments that rebuild the layer."""
+        return super().get_config() | {"vocab_size": self.vocab_size, "init_scale": self.init_scale}

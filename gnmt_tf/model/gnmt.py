@@ -1,0 +1,127 @@
+"""GNMT as a Keras model: embeddings, encoder, decoder, output projection (paper, section 3).
+
+Reads a Batch in training (`call`), or source ids and then one target piece after the other in the search (`encode`,
+`initial_state`, `decode_step`); gives logits.
+"""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+import tf_keras as keras
+
+from gnmt_tf.config import ModelConfig
+from gnmt_tf.data.batch import Batch
+from gnmt_tf.layers.attention_sequence import AttentionMemory
+from gnmt_tf.layers.dropout import Dropout
+from gnmt_tf.layers.output_projection import OutputProjection
+from gnmt_tf.model.decoder import Decoder, DecoderState
+from gnmt_tf.model.encoder import Encoder
+
+
+class Bounds(NamedTuple):
+    """The clipping constraints of one call: `clip_bound` is delta of eq. 10, `logit_bound` gamma of eq. 13."""
+
+    clip_bound: tf.Tensor | float
+    logit_bound: tf.Tensor | float
+
+
+class GNMTStep(NamedTuple):
+    """One decoding step: logits [batch_size, vocab_size], the state after it, and the attention of the step.
+
+    Fields:
+      attention_probs: float [batch_size, source_length].
+    """
+
+    logits: tf.Tensor
+    state: DecoderState
+    attention_probs: tf.Tensor
+
+
+class GNMT(keras.Model):
+    """The network. All weights exist once it is constructed.
+
+    Call: `model(batch, bounds=None, dropout=None)` with a Batch; gives logits float [batch_size, target_length,
+    vocab_size]. Without bounds those of inference hold; without a Dropout nothing is dropped.
+
+    Args:
+      config: shape of the model.
+      vocab_size: pieces in the shared vocabulary.
+    """
+
+    def __init__(self, config: ModelConfig, vocab_size: int, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.config = config
+        self.vocab_size = vocab_size
+        self.source_embedding = _embedding(config, vocab_size, "source_embedding")
+        self.target_embedding = (
+            self.source_embedding if config.share_embeddings else _embedding(config, vocab_size, "target_embedding")
+        )
+        self.encoder = Encoder(config, name="encoder")
+        self.decoder = Decoder(config, self.encoder.output_size, name="decoder")
+        self.output_projection = OutputProjection(vocab_size, config.init_scale, name="output_projection")
+        self._build_layers()
+
+    def _build_layers(self) -> None:
+        embeddings = [None, None, self.config.embedding_size]
+        shapes = {
+            self.source_embedding: [None, None],
+            self.target_embedding: [None, None],
+            self.encoder: embeddings,
+            self.decoder: embeddings,
+            self.output_projection: [None, None, self.config.num_units],
+        }
+        for layer, shape in shapes.items():
+            with tf.name_scope(layer.name):
+                layer.build(shape)
+        self.built = True
+
+    @property
+    def inference_bounds(self) -> Bounds:
+        """The constraints that hold outside training."""
+        return Bounds(self.config.clip_bound, self.config.logit_bound)
+
+    def call(self, batch: Batch, bounds: Bounds | None = None, dropout: Dropout | None = None) -> tf.Tensor:
+        """See the class."""
+        bounds = bounds or self.inference_bounds
+        memory = self.encode(batch.source_ids, batch.source_lengths, bounds, dropout)
+        embeddings = tf.gather(self.target_embedding.embeddings, batch.target_input_ids)
+        outputs, _ = self.decoder(embeddings, memory, bounds.clip_bound, dropout)
+        return self.output_projection(outputs, bounds.logit_bound)
+
+    def encode(
+        self,
+        source_ids: tf.Tensor,
+        source_lengths: tf.Tensor,
+        bounds: Bounds | None = None,
+        dropout: Dropout | None = None,
+    ) -> AttentionMemory:
+        """Runs the encoder: ids int32 [batch_size, source_length], lengths int32 [batch_size]."""
+        bounds = bounds or self.inference_bounds
+        embeddings = tf.gather(self.source_embedding.embeddings, source_ids)
+        outputs = self.encoder(embeddings, source_lengths, bounds.clip_bound, dropout)
+        return self.decoder.bottom_layer.prepare(outputs, source_lengths)
+
+    def initial_state(self, batch_size: int | tf.Tensor) -> DecoderState:
+        """The decoder's state before the first step."""
+        return self.decoder.initial_state(batch_size)
+
+    def decode_step(self, ids: tf.Tensor, state: DecoderState, memory: AttentionMemory) -> GNMTStep:
+        """Feeds one target piece per row: ids int32 [batch_size], the memory of the same rows."""
+        embeddings = tf.gather(self.target_embedding.embeddings, ids)
+        step = self.decoder.step(embeddings, state, memory, self.config.clip_bound)
+        logits = self.output_projection(step.outputs, self.config.logit_bound)
+        return GNMTStep(logits, step.state, step.attention_probs)
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments that rebuild the model."""
+        return {"config": self.config.model_dump(), "vocab_size": self.vocab_size, "name": self.name}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "GNMT":
+        """The inverse of `get_config`."""
+        return cls(**(config | {"config": ModelConfig(**config["config"])}))
+
+
+def _embedding(config: ModelConfig, vocab_size: int, name: str) -> keras.layers.Embedding:
+    initializer = keras.initializers.RandomUniform(-config.init_scale, config.init_scale)
+    return keras.layers.Embedding(vocab_size, config.embedding_size, embeddings_initializer=initializer, name=name)
