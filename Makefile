@@ -1,0 +1,53 @@
+# Every target does the set-up it needs; a second run does none. `make help` lists the targets.
+
+VENV := .venv
+PYTHON_IN_VENV := $(VENV)/bin/python
+LOCK := requirements-lock.txt
+PACKAGES := $(wildcard gnmt_tf serving tpu)
+CHECKED := $(PACKAGES) $(wildcard setup.py tests examples benchmarks tools)
+
+.PHONY: help demo test check format lock install clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo    train a small translator, measure it, export it, serve it and ask it (writes ./demo)"
+	@echo "make test    run every test"
+	@echo "make check   formatting, lint, types and the direction of imports"
+	@echo "make format  format the Python files"
+	@echo "make lock    renew $(LOCK) from the ranges in pyproject.toml"
+	@echo "make clean   remove what building, testing and the demo left; $(VENV) stays"
+
+install: $(VENV)/.project
+
+$(VENV)/.dependencies: $(LOCK) tools/install.sh
+	@tools/install.sh $(VENV) $(LOCK)
+	@touch $@
+
+# pyproject.toml and setup.py decide which commands and packages the installed project has.
+$(VENV)/.project: $(VENV)/.dependencies pyproject.toml setup.py
+	@echo "set-up: installing gnmt_tf itself (editable)"
+	@$(PYTHON_IN_VENV) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: install
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" examples/demo.sh
+
+test: install
+	$(PYTHON_IN_VENV) -m pytest --durations=10
+
+check: install
+	$(PYTHON_IN_VENV) -m ruff format --check $(CHECKED)
+	$(PYTHON_IN_VENV) -m ruff check $(CHECKED)
+	$(PYTHON_IN_VENV) -m mypy $(PACKAGES)
+	$(PYTHON_IN_VENV) -m pytest tests/import_arrows_test.py
+
+format: install
+	$(PYTHON_IN_VENV) -m ruff format $(CHECKED)
+	$(PYTHON_IN_VENV) -m ruff check --fix $(CHECKED)
+
+lock:
+	@tools/lock.sh $(LOCK)
+
+clean:
+	rm -rf build dist demo *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find $(CHECKED) -type d -name __pycache__ -exec rm -rf {} +
