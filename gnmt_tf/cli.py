@@ -27,6 +27,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:
     """As `main`, but returns the exit status."""
+    try:
+        status = _dispatch(arguments)
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        print(f"gnmt {arguments[0]}: interrupted.", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone (`gnmt ... | head`): nobody is left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _dispatch(arguments: list[str]) -> int:
     commands = _commands()
     name = arguments[0] if arguments else "--help"
     if name in ("--help", "-h", "-help", "help"):
@@ -37,8 +51,7 @@ def run(arguments: list[str]) -> int:
         return 0
     if name not in commands:
         nearest = difflib.get_close_matches(name, commands, n=1, cutoff=0.0)
-        print(f"gnmt: no command {name!r}; did you mean {nearest[0]!r}? See `gnmt --help`.", file=sys.stderr)
-        return EXIT_USER_ERROR
+        return _refuse("gnmt", f"no command {name!r}; did you mean {nearest[0]!r}? See `gnmt --help`.")
     return _run_command(name, commands[name].load(), arguments[1:])
 
 
@@ -68,24 +81,29 @@ def _run_command(name: str, module: ModuleType, arguments: list[str]) -> int:
         return 0
     # TensorFlow's own start-up chatter is not part of any command's output.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    try:
+        rest = values([name, *arguments])[1:]
+    except flags.Error as error:
+        return _refuse(f"gnmt {name}", f"{str(error).rstrip(' .')}; see `gnmt {name} --help`.")
+    if rest:
+        return _refuse(
+            f"gnmt {name}",
+            f"unexpected argument {rest[0]!r}: every setting is a flag, as in --flag=value (values with spaces in "
+            f"quotes). See `gnmt {name} --help`.",
+        )
     from gnmt_tf.config import UserError
 
     try:
-        rest = values([name, *arguments])[1:]
         return module.run(values, rest) or 0
     except flags.Error as error:
-        print(f"gnmt {name}: {error} See `gnmt {name} --help`.", file=sys.stderr)
-        return EXIT_USER_ERROR
+        return _refuse(f"gnmt {name}", f"{str(error).rstrip(' .')}; see `gnmt {name} --help`.")
     except UserError as error:
-        print(f"gnmt {name}: {error}", file=sys.stderr)
-        return EXIT_USER_ERROR
-    except KeyboardInterrupt:
-        print(f"gnmt {name}: interrupted.", file=sys.stderr)
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has gone (`gnmt ... | head`): nobody is left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _refuse(f"gnmt {name}", str(error))
+
+
+def _refuse(program: str, message: str) -> int:
+    print(f"{program}: {' '.join(message.split())}", file=sys.stderr)
+    return EXIT_USER_ERROR
 
 
 if __name__ == "__main__":

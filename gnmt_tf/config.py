@@ -30,7 +30,15 @@ class UserError(Exception):
 
 
 class _Section(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @pydantic.field_validator("*", mode="before")
+    @classmethod
+    def _only_switches_are_true_or_false(cls, value: Any, info: pydantic.ValidationInfo) -> Any:
+        # Pydantic would read `num_units: true` as 1, and YAML reads the language code `no` as false.
+        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
+            raise ValueError("a value that is not true or false (quote it if it is a word)")
+        return value
 
 
 PositiveInt = Annotated[int, pydantic.Field(gt=0)]
@@ -154,9 +162,7 @@ class SearchConfig(_Section):
     @pydantic.model_validator(mode="after")
     def _n_best_fits(self) -> "SearchConfig":
         if self.n_best > self.beam_width:
-            raise ValueError(
-                f"n_best ({self.n_best}) is at most beam_width ({self.beam_width}); raise search.beam_width"
-            )
+            raise ValueError(f"search.n_best ({self.n_best}) at most search.beam_width ({self.beam_width})")
         return self
 
 
@@ -188,7 +194,8 @@ def load_config(path: str | None = None, overrides: Sequence[str] = ()) -> Confi
     values: dict[str, Any] = _read_yaml(path) if path else {}
     for override in overrides:
         _apply_override(values, override)
-    return _validate(values, path or "--set")
+    origins = [path or ""] + ["--set"] * bool(overrides)
+    return _validate(values, " and ".join(origin for origin in origins if origin))
 
 
 def to_yaml(config: Config) -> str:
@@ -204,7 +211,7 @@ def _read_yaml(path: str) -> dict[str, Any]:
         raise UserError(
             f"--config {path}", "a readable YAML file", os.strerror(error.errno or 0), "Check the path."
         ) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise UserError(
             f"--config {path}", "valid YAML", " ".join(str(error).split()), "Mend the file at that place."
         ) from None
@@ -223,13 +230,16 @@ def _read_yaml(path: str) -> dict[str, Any]:
 def _apply_override(values: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     parts = key.strip().split(".")
-    if not equals or len(parts) != 2:
+    if not equals or len(parts) != 2 or not all(parts):
         raise UserError(
-            f"--set {override}", "section.key=value", repr(override), "Write for instance --set model.num_units=512."
+            f"--set {override}",
+            "section.key=value",
+            repr(override),
+            f"Write for instance --set {_nearest_key(key.strip())}={text or 'VALUE'}.",
         )
     try:
         value = yaml.safe_load(text) if text.strip() else None
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):
         value = text
     section = values.setdefault(parts[0], {})
     if section is None:
@@ -244,31 +254,47 @@ def _validate(values: Mapping[str, Any], origin: str) -> Config:
     try:
         return Config.model_validate(filled)
     except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        path = [str(part) for part in first["loc"]]
-        key = ".".join(path)
-        if first["type"] == "extra_forbidden":
-            known = sorted(_known_keys())
-            nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
-            raise UserError(
-                f"config key {key} ({origin})",
-                "a known key",
-                f"{key!r}",
-                f"Did you mean {nearest[0]!r}? `gnmt config` prints all keys.",
-            ) from None
-        message = first["msg"].removeprefix("Value error, ")
-        raise UserError(
+        raise _user_error(error.errors()[0], origin) from None
+
+
+def _user_error(first: Any, origin: str) -> UserError:
+    """The first of pydantic's complaints in our words."""
+    key, given = ".".join(str(part) for part in first["loc"]), first["input"]
+    if first["type"] == "extra_forbidden":
+        if "." not in key and isinstance(given, dict) and given:
+            # The section itself is misspelt: the key below it says more about what was meant.
+            key = f"{key}.{next(iter(given))}"
+        return UserError(
             f"config key {key} ({origin})",
-            message[0].lower() + message[1:],
-            repr(first["input"]) if not isinstance(first["input"], dict) else "the given combination",
-            "`gnmt config` prints every key with its value.",
-        ) from None
+            "a known key",
+            repr(key),
+            f"Did you mean {_nearest_key(key)!r}? `gnmt config` prints all keys.",
+        )
+    if first["type"] in ("model_type", "invalid_key"):
+        expected = "names of settings, each with its value"
+    else:
+        expected = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    return UserError(
+        f"config key {key} ({origin})",
+        expected,
+        "the given combination" if len(first["loc"]) == 1 and isinstance(given, dict) else repr(given),
+        "`gnmt config` prints every key with its value.",
+    )
 
 
-def _known_keys() -> list[str]:
-    keys = list(Config.model_fields)
-    for name, field in Config.model_fields.items():
-        section = field.annotation
-        assert isinstance(section, type) and issubclass(section, _Section)
-        keys += [f"{name}.{key}" for key in section.model_fields]
-    return keys
+def _nearest_key(key: str) -> str:
+    """The known `section.key` most like `key`, which may lack its section."""
+    known = [f"{name}.{inner}" for name, section in _sections().items() for inner in section.model_fields]
+    if "." not in key:
+        by_last_part = {name.rpartition(".")[2]: name for name in reversed(known)}
+        return by_last_part[difflib.get_close_matches(key, by_last_part, n=1, cutoff=0.0)[0]]
+    return difflib.get_close_matches(key, known, n=1, cutoff=0.0)[0]
+
+
+def _sections() -> dict[str, type[_Section]]:
+    annotations = {name: field.annotation for name, field in Config.model_fields.items()}
+    return {
+        name: section
+        for name, section in annotations.items()
+        if isinstance(section, type) and issubclass(section, _Section)
+    }

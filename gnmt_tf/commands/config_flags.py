@@ -1,8 +1,13 @@
 """The two flags that every command with a configuration shares."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from absl import flags
 
-from gnmt_tf.config import Config, load_config
+if TYPE_CHECKING:
+    from gnmt_tf.config import Config
 
 
 def define_config_flags(flag_values: flags.FlagValues) -> None:
@@ -12,5 +17,11 @@ def define_config_flags(flag_values: flags.FlagValues) -> None:
 
 
 def config_from_flags(flag_values: flags.FlagValues) -> Config:
-    """The configuration that the two flags describe."""
+    """The configuration that the two flags describe.
+
+    Raises:
+      UserError: as `gnmt_tf.config.load_config`.
+    """
+    from gnmt_tf.config import load_config
+
     return load_config(flag_values["config"].value, flag_values["set"].value)
