@@ -24,8 +24,6 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     from gnmt_tf.config import UserError
     from gnmt_tf.data.demo_text import DemoCounts, write_demo_data
 
-    if arguments:
-        raise UserError("arguments", "flags only", repr(" ".join(arguments)), "Name the directory with --output_dir.")
     if not flag_values["output_dir"].value:
         raise UserError("--output_dir", "a directory", "nothing", "Add --output_dir DIR.")
     language, seed = flag_values["target_language"].value, flag_values["seed"].value

@@ -21,7 +21,7 @@ MAX_CACHED_RENDERINGS = 100_000
 MAY = 5
 
 _FIRST_DAY = datetime.date(1980, 1, 1).toordinal()
-_LAST_DAY = datetime.date(2029, 12, 31).toordinal()
+_LAST_DAY = datetime.date(2025, 12, 31).toordinal()
 
 # The same name in all three languages.
 _NAMES = (
@@ -137,9 +137,12 @@ def _measure(units_drawn: tuple[str, ...], most: int, styles: tuple[str, ...]) -
 
 
 def _draw_temperature(random: Random) -> DemoValue:
-    value = _draw_quantity(random, "temperature-celsius", 45, random.choice(("long", "short", "short")))
-    unit, number = value.core
-    return value._replace(core=(unit, -number)) if random.random() < 0.2 else value
+    style = random.choice(("long", "short", "short"))
+    if random.random() < 0.8:
+        return _draw_quantity(random, "temperature-celsius", 40, style)
+    value = _draw_quantity(random, "temperature-celsius", 20, style)
+    unit, frost = value.core
+    return value._replace(core=(unit, -frost))
 
 
 def _draw_duration(random: Random) -> DemoValue:
