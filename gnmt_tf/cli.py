@@ -84,7 +84,7 @@ def _run_command(name: str, module: ModuleType, arguments: list[str]) -> int:
     try:
         rest = values([name, *arguments])[1:]
     except flags.Error as error:
-        return _refuse(f"gnmt {name}", f"{str(error).rstrip(' .')}; see `gnmt {name} --help`.")
+        return _refuse(f"gnmt {name}", f"{str(error).rstrip(' .?')}; see `gnmt {name} --help`.")
     if rest:
         return _refuse(
             f"gnmt {name}",
@@ -96,7 +96,7 @@ def _run_command(name: str, module: ModuleType, arguments: list[str]) -> int:
     try:
         return module.run(values, rest) or 0
     except flags.Error as error:
-        return _refuse(f"gnmt {name}", f"{str(error).rstrip(' .')}; see `gnmt {name} --help`.")
+        return _refuse(f"gnmt {name}", f"{str(error).rstrip(' .?')}; see `gnmt {name} --help`.")
     except UserError as error:
         return _refuse(f"gnmt {name}", str(error))
 
