@@ -34,7 +34,7 @@ apt_install() {
     command -v sudo >/dev/null || fail "run 'apt-get install $*' as root, then this again."
     as_root=(sudo)
   fi
-  say "${as_root[*]} apt-get install $*"
+  say "${as_root[*]:+sudo }apt-get install $*"
   "${as_root[@]}" apt-get update -qq
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >/dev/null
 }
