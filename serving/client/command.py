@@ -5,6 +5,7 @@ a time; a line that is typed is translated at once.
 """
 
 import contextlib
+import itertools
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -85,7 +86,10 @@ def _lines(input_path: str | None, output_path: str | None) -> Iterable[str]:
         raise UserError(
             f"--output {output_path}", "another file than the input", "the same one", "Write to a new file."
         )
-    return read_lines(input_path)
+    lines = read_lines(input_path)
+    # The first line is read now, so that a wrong input is found before an existing output is emptied.
+    first = next(lines, None)
+    return () if first is None else itertools.chain((first,), lines)
 
 
 def _same_file(first: str, second: str) -> bool:

@@ -44,7 +44,7 @@ _MESSAGES: dict[str, list[tuple[str, int, str]]] = {
 }
 
 
-def _field(name: str, number: int, kind: str) -> _Field:
+def _field(name: str, number: int, kind: str) -> descriptor_pb2.FieldDescriptorProto:
     field = _Field(name=name, number=number, label=_Field.LABEL_OPTIONAL)
     if kind.startswith("repeated "):
         field.label, kind = _Field.LABEL_REPEATED, kind.removeprefix("repeated ")

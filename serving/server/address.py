@@ -15,7 +15,7 @@ def check_address(host: str, port: int) -> None:
             probe.bind(address)
     except socket.gaierror as error:
         raise UserError(
-            f"--host {host}", "a name or address of this machine", error.strerror, "Use 127.0.0.1 or 0.0.0.0."
+            f"--host {host}", "a name or address of this machine", str(error.strerror), "Use 127.0.0.1 or 0.0.0.0."
         ) from None
     except OSError as error:
         raise address_error(host, port, os.strerror(error.errno or 0)) from None

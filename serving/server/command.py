@@ -6,12 +6,11 @@ grpc.health.v1, and takes up newer versions as they appear. Ends in good order o
 
 import logging
 import os
-import signal
 import sys
-import threading
 from typing import TYPE_CHECKING
 
 from absl import flags
+from gnmt_tf.serving.server.end_signal import EndSignal
 
 from gnmt_tf.config import UserError
 
@@ -56,9 +55,7 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> int:
     check_layout(base_path)
     check_address(flag_values["host"].value, flag_values["port"].value)
     _log_to_stderr()
-    ended = threading.Event()
-    ready = threading.Event()
-    _end_on_signal(ended, ready)
+    end_signal = EndSignal()
     try:
         from gnmt_tf.serving.server.grpc_server import GrpcServer
         from gnmt_tf.serving.server.model_server import ModelServer
@@ -73,7 +70,7 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> int:
         model_server, flag_values["host"].value, flag_values["port"].value, flag_values["threads"].value
     )
     return _serve(
-        model_server, server, flag_values["poll_seconds"].value, flag_values["grace_seconds"].value, ended, ready
+        model_server, server, flag_values["poll_seconds"].value, flag_values["grace_seconds"].value, end_signal
     )
 
 
@@ -82,8 +79,7 @@ def _serve(
     server: "GrpcServer",
     poll_seconds: float,
     grace_seconds: float,
-    ended: threading.Event,
-    ready: threading.Event,
+    end_signal: EndSignal,
 ) -> int:
     from gnmt_tf.serving.server.polling import VersionPoller
 
@@ -102,33 +98,21 @@ def _serve(
             )
         server.welcome()
         poller.start()
-        ready.set()
+        end_signal.arm()
         print(
             f"Serving {model_server.model_name} version {model_server.live_version} on {server.address}",
             file=sys.stderr,
             flush=True,
         )
-        ended.wait()
+        end_signal.wait()
     finally:
-        finished = server.stop(grace_seconds if ended.is_set() else 0.0)
+        finished = server.stop(grace_seconds if end_signal.received else 0.0)
         finished = poller.stop(timeout_seconds=1.0) and finished
     if not finished:
         # A prediction or a load that cannot be interrupted would keep the interpreter from ending.
         logging.getLogger(_SERVING_LOGGER).warning("ended with work unfinished after %g s of grace", grace_seconds)
         os._exit(0)
     return 0
-
-
-def _end_on_signal(ended: threading.Event, ready: threading.Event) -> None:
-    def end(signal_number: int, frame: object) -> None:
-        # A second signal ends the program at once, for whoever does not want to wait for the grace period.
-        signal.signal(signal_number, signal.SIG_DFL)
-        ended.set()
-        if not ready.is_set():
-            raise SystemExit(0)
-
-    signal.signal(signal.SIGTERM, end)
-    signal.signal(signal.SIGINT, end)
 
 
 def _log_to_stderr() -> None:

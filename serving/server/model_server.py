@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gnmt_tf.serving.server.served_model import ServedModel
 from gnmt_tf.serving.server.status import StatusCode, StatusError
-from gnmt_tf.serving.server.versions import DirectoryState, directory_state, list_versions, version_directory
+from gnmt_tf.serving.server.versions import DirectoryState, directory_state, find_versions
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
     get_model_status_pb2,
@@ -67,10 +67,10 @@ class ModelServer:
           Whether another version is live now.
         """
         with self._refresh_lock:
-            for version in reversed(list_versions(self.base_path)):
+            for version, path in sorted(find_versions(self.base_path).items(), reverse=True):
                 if version == self.live_version:
                     return False
-                if self._try_to_load(version):
+                if self._try_to_load(version, path):
                     return True
             return False
 
@@ -132,8 +132,7 @@ class ModelServer:
             entry.status.error_message = status.message
         return response
 
-    def _try_to_load(self, version: int) -> bool:
-        path = version_directory(self.base_path, version)
+    def _try_to_load(self, version: int, path: str) -> bool:
         state = directory_state(path)
         if self._broken.get(version) == state:
             return False

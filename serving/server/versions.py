@@ -8,20 +8,16 @@ import os
 from gnmt_tf.config import UserError
 
 SAVED_MODEL_FILE = "saved_model.pb"
+MAX_VERSION = 2**63 - 1
+"""The API sends a version as int64."""
 
 DirectoryState = tuple[tuple[str, int, int], ...]
 
 
-def version_directory(base_path: str, version: int) -> str:
-    """Where `version` lies; leading zeros in the directory's name are allowed."""
-    return next(path for number, path in _numbered_directories(base_path) if number == version)
-
-
-def list_versions(base_path: str) -> list[int]:
-    """The versions that hold a SavedModel, lowest first; empty when the directory cannot be read."""
-    return sorted(
-        {number for number, path in _numbered_directories(base_path) if os.path.isfile(f"{path}/{SAVED_MODEL_FILE}")}
-    )
+def find_versions(base_path: str) -> dict[int, str]:
+    """The versions that hold a SavedModel, lowest first, with their directories; none when nothing can be read."""
+    numbered = sorted(_numbered_directories(base_path))
+    return {number: path for number, path in numbered if os.path.isfile(os.path.join(path, SAVED_MODEL_FILE))}
 
 
 def directory_state(path: str) -> DirectoryState:
@@ -32,7 +28,7 @@ def directory_state(path: str) -> DirectoryState:
 
 def check_layout(base_path: str) -> None:
     """Raises UserError when there is nothing to serve below `base_path`, saying what is expected and how to get it."""
-    if list_versions(base_path):
+    if find_versions(base_path):
         return
     remedy = "Run `gnmt export` to write one."
     if not os.path.isdir(base_path):
@@ -56,8 +52,8 @@ def _numbered_directories(base_path: str) -> list[tuple[int, str]]:
         names = os.listdir(base_path)
     except OSError:
         return []
-    numbered = [name for name in sorted(names) if name.isascii() and name.isdecimal()]
-    paths = [(int(name), os.path.join(base_path, name)) for name in numbered]
+    numbered = [name for name in names if name.isascii() and name.isdecimal() and int(name) <= MAX_VERSION]
+    paths = [(int(name), os.path.join(base_path, name)) for name in sorted(numbered)]
     return [(number, path) for number, path in paths if os.path.isdir(path)]
 
 
