@@ -4,6 +4,8 @@ VENV := .venv
 PYTHON_IN_VENV := $(VENV)/bin/python
 LOCK := requirements-lock.txt
 PACKAGES := $(wildcard gnmt_tf serving tpu)
+# For instance make test PYTEST_FLAGS="-n 2" or PYTEST_FLAGS=tests/text.
+PYTEST_FLAGS ?=
 CHECKED := $(PACKAGES) $(wildcard setup.py tests examples benchmarks tools)
 
 .PHONY: help demo test check format lock install clean
@@ -33,7 +35,7 @@ demo: install
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" examples/demo.sh
 
 test: install
-	$(PYTHON_IN_VENV) -m pytest --durations=10
+	$(PYTHON_IN_VENV) -m pytest --durations=10 $(PYTEST_FLAGS)
 
 check: install
 	$(PYTHON_IN_VENV) -m ruff format --check $(CHECKED)
