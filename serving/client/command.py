@@ -13,8 +13,6 @@ from typing import IO, TYPE_CHECKING
 
 from absl import flags
 
-from gnmt_tf.config import UserError
-
 if TYPE_CHECKING:
     from gnmt_tf.serving.client.responses import Translation
 
@@ -33,6 +31,8 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     """Translates the input to its end."""
+    from gnmt_tf.config import UserError
+
     try:
         from gnmt_tf.serving.client.line_batches import batches_when_idle
         from gnmt_tf.serving.client.translation_client import TranslationClient
@@ -76,6 +76,7 @@ def _write(batches: "Iterable[list[Translation]]", output: IO[bytes], scores: bo
 
 
 def _lines(input_path: str | None, output_path: str | None) -> Iterable[str]:
+    from gnmt_tf.config import UserError
     from gnmt_tf.text.lines import decode_lines, read_lines
 
     if input_path is None:
@@ -101,6 +102,8 @@ def _same_file(first: str, second: str) -> bool:
 
 @contextlib.contextmanager
 def _output(path: str | None) -> Iterator[IO[bytes]]:
+    from gnmt_tf.config import UserError
+
     if path is None:
         yield sys.stdout.buffer
         return

@@ -9,11 +9,12 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 from gnmt_tf.serving.client.translation_client import TranslationClient
 from stand_in_server import running_server
+
+from gnmt_tf import cli
 
 
 def command_of(*arguments: str) -> list[str]:
@@ -49,6 +50,7 @@ def test_serves_until_a_signal_and_finishes_the_request_under_way(base_path):
             "EINS\n\nZWEI Ü\nDREI\n"
         )
         with TranslationClient(address, timeout_seconds=30) as client:
+            assert client.translate(["connected"])[0].text == "CONNECTED"
             results = client.translate_batches([["slow one"]])
             killer = threading.Timer(0.3, lambda: process.send_signal(signal.SIGTERM))
             killer.start()
@@ -80,6 +82,22 @@ def test_serve_refuses_a_host_that_is_not_this_machine(base_path):
     assert "--host no.such.host.invalid" in user_error_of(
         "serve", "--model_base_path", str(base_path), "--host", "no.such.host.invalid"
     )
+
+
+def test_serve_of_a_version_that_cannot_be_loaded_says_why(base_path, capfd, restored_signals):
+    (base_path / "1" / "variables" / "variables.index").write_bytes(b"not a checkpoint")
+    assert cli.run(["serve", "--model_base_path", str(base_path), "--port", "0"]) == 2
+    message = capfd.readouterr().err.splitlines()[-1]
+    assert message.startswith(f"gnmt serve: --model_base_path {base_path}: expected a version that can be loaded")
+    assert "version 1: cannot load" in message
+
+
+@pytest.fixture
+def restored_signals():
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 def test_client_reads_and_writes_files(server, tmp_path):
@@ -158,9 +176,7 @@ def test_client_of_no_server_model_or_time_says_so(server):
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{closed.getsockname()[1]}"
-        start = time.monotonic()
         assert "gnmt serve" in user_error_of("client", "--server", address, text=b"a\n")
-        assert time.monotonic() - start < 20
     assert "'other'" in user_error_of("client", "--server", server.address, "--model_name", "other", text=b"a\n")
     assert "within 0.1 s" in user_error_of(
         "client", "--server", server.address, "--timeout_seconds", "0.1", text=b"slow\n"
@@ -195,8 +211,19 @@ def test_client_does_not_write_over_its_input(server, tmp_path):
 
 @pytest.mark.parametrize("name", ["serve", "client"])
 def test_help_explains_the_command_without_loading_tensorflow(name):
-    start = time.monotonic()
-    result = run(name, "--help")
+    program = (
+        f"import sys; from gnmt_tf import cli; status = cli.run(['{name}', '--help']);"
+        "sys.exit(status or 'tensorflow' in sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
     assert result.returncode == 0
-    assert b"--" in result.stdout
-    assert time.monotonic() - start < 3
+    assert b"--model_name" in result.stdout
+
+
+def test_client_does_not_load_tensorflow(server):
+    program = (
+        f"import sys; from gnmt_tf import cli; status = cli.run(['client', '--server', '{server.address}']);"
+        "sys.exit(status or 'tensorflow' in sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", program], input=b"a\n", capture_output=True, timeout=60, check=False)
+    assert (result.returncode, result.stdout) == (0, b"A\n")
