@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 from absl import flags
 from gnmt_tf.serving.server.end_signal import EndSignal
 
-from gnmt_tf.config import UserError
-
 if TYPE_CHECKING:
     from gnmt_tf.serving.server.grpc_server import GrpcServer
     from gnmt_tf.serving.server.model_server import ModelServer
@@ -46,6 +44,8 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> int:
     """Serves until a signal comes; returns 0 then."""
     from gnmt_tf.serving.server.address import check_address
     from gnmt_tf.serving.server.versions import check_layout
+
+    from gnmt_tf.config import UserError
 
     base_path = flag_values["model_base_path"].value
     if not base_path:
@@ -82,6 +82,8 @@ def _serve(
     end_signal: EndSignal,
 ) -> int:
     from gnmt_tf.serving.server.polling import VersionPoller
+
+    from gnmt_tf.config import UserError
 
     # It answers before the model is there, so that a health check finds NOT_SERVING and not a closed door.
     server.start()
