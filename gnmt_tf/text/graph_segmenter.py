@@ -25,6 +25,9 @@ from gnmt_tf.text.normalization import (
 from gnmt_tf.text.vocabulary import SPECIAL_PIECES, Vocabulary
 
 _UNLIMITED_BYTES = 2**31 - 1
+# regex_split drops what follows a NUL. A NUL, and the first of these characters, are written with two of them
+# meanwhile; no Unicode form changes any of the three.
+_ESCAPE, _ESCAPED_NUL, _ESCAPED_ESCAPE = "\U0010ffff", "\U0010ffff\U0010fffd", "\U0010ffff\U0010fffe"
 
 
 class GraphSegmenter(tf.Module):
@@ -96,11 +99,15 @@ def _unicode_form(text: tf.Tensor, form: str) -> tf.Tensor:
     """The Unicode form of what lies between the characters that stay as they are: string [batch_size], both ways."""
     if form == "none":
         return text
+    text = tf.strings.regex_replace(text, _ESCAPE, _ESCAPED_ESCAPE)
+    text = tf.strings.regex_replace(text, r"\x{0}", _ESCAPED_NUL)
     parts = tf_text.regex_split(text, f"({PLAIN_CHARACTERS})", f"({PLAIN_CHARACTERS})")
     flat = parts.flat_values
     plain = tf.strings.regex_full_match(flat, PLAIN_CHARACTERS)
     flat = tf.where(plain, flat, tf_text.normalize_utf8(flat, form.upper()))
-    return tf.strings.reduce_join(parts.with_flat_values(flat), axis=-1)
+    text = tf.strings.reduce_join(parts.with_flat_values(flat), axis=-1)
+    text = tf.strings.regex_replace(text, _ESCAPED_NUL, "\0")
+    return tf.strings.regex_replace(text, _ESCAPED_ESCAPE, _ESCAPE)
 
 
 def _single_spaces(text: tf.Tensor) -> tf.Tensor:
