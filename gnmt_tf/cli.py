@@ -79,8 +79,6 @@ def _run_command(name: str, module: ModuleType, arguments: list[str]) -> int:
         # absl heads the flags with the module that defined them, which says nothing to a reader.
         print("\n".join(line for line in values.get_help().splitlines() if not line.endswith(":")).strip("\n"))
         return 0
-    # TensorFlow's own start-up chatter is not part of any command's output.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         rest = values([name, *arguments])[1:]
     except flags.Error as error:

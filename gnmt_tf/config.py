@@ -132,6 +132,8 @@ class TrainingConfig(_Section):
     """Whether the clipping of eq. 10 and 13 applies in training."""
     evaluate_every_steps: PositiveInt = 2000
     """Steps between evaluations on the development set, each of which saves a checkpoint."""
+    evaluate_beam_width: PositiveInt = 1
+    """Width of the search in these evaluations; 1 is greedy."""
     checkpoint_every_steps: PositiveInt = 1000
     keep_checkpoints: PositiveInt = 2
     """Latest checkpoints kept beside the best one."""
@@ -196,6 +198,14 @@ def load_config(path: str | None = None, overrides: Sequence[str] = ()) -> Confi
         _apply_override(values, override)
     origins = [path or ""] + ["--set"] * bool(overrides)
     return _validate(values, " and ".join(origin for origin in origins if origin))
+
+
+def apply_overrides(config: Config, overrides: Sequence[str]) -> Config:
+    """A configuration with `key.path=value` overrides applied; errors as `load_config`."""
+    values = config.model_dump()
+    for override in overrides:
+        _apply_override(values, override)
+    return _validate(values, "--set")
 
 
 def to_yaml(config: Config) -> str:

@@ -1,4 +1,4 @@
-"""The two flags that every command with a configuration shares."""
+"""The flags that commands share: those of a configuration, and those of a trained model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 if TYPE_CHECKING:
-    from gnmt_tf.config import Config
+    from gnmt_tf.config import Config, SearchConfig
 
 
 def define_config_flags(flag_values: flags.FlagValues) -> None:
@@ -25,3 +25,41 @@ def config_from_flags(flag_values: flags.FlagValues) -> Config:
     from gnmt_tf.config import load_config
 
     return load_config(flag_values["config"].value, flag_values["set"].value)
+
+
+def define_search_flags(flag_values: flags.FlagValues) -> None:
+    """Adds what every command that loads a trained model takes."""
+    flags.DEFINE_string(
+        "model_dir", None, "Model directory that `gnmt train` made.", required=True, flag_values=flag_values
+    )
+    flags.DEFINE_enum(
+        "checkpoint",
+        None,
+        ["best", "latest"],
+        "Which checkpoint; by default the best by development BLEU, if there is one.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_multi_string(
+        "set", [], "Override of a search setting, as search.key=value; may be repeated.", flag_values=flag_values
+    )
+
+
+def search_from_flags(flag_values: flags.FlagValues) -> SearchConfig:
+    """The search settings of the model directory with the overrides of `--set` applied.
+
+    Raises:
+      UserError: the model directory has no configuration, or an override is not of the search.
+    """
+    from gnmt_tf.config import UserError, apply_overrides
+    from gnmt_tf.training.model_directory import ModelDirectory
+
+    for override in flag_values["set"].value:
+        if not override.strip().startswith("search."):
+            raise UserError(
+                f"--set {override}",
+                "a search setting, such as search.beam_width=4",
+                repr(override),
+                "The other settings are those that the model was trained with.",
+            )
+    config = ModelDirectory(flag_values["model_dir"].value).read_config()
+    return apply_overrides(config, flag_values["set"].value).search

@@ -1,9 +1,97 @@
-"""Not yet."""
+"""Evaluate a model: BLEU and chrF with their signatures, log perplexity, exact matches, speed.
+
+Translates --source with the model directory and scores the result against --reference.
+"""
+
+from absl import flags
+
+from gnmt_tf.commands.config_flags import define_search_flags, search_from_flags
+from gnmt_tf.tensorflow_start import start_tensorflow
 
 
-def define_flags(f):
-    pass
+def define_flags(flag_values: flags.FlagValues) -> None:
+    """Adds this command's flags."""
+    define_search_flags(flag_values)
+    flags.DEFINE_string("source", None, "Source text, plain or .gz.", required=True, flag_values=flag_values)
+    flags.DEFINE_string("reference", None, "Its translation.", required=True, flag_values=flag_values)
+    flags.DEFINE_bool("lowercase", False, "Score without regard to case.", flag_values=flag_values)
+    flags.DEFINE_string("output", None, "File for the translations.", flag_values=flag_values)
+    flags.DEFINE_string("json", None, "File for the scores as JSON.", flag_values=flag_values)
 
 
-def run(f, a):
-    pass
+def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
+    """Prints the scores, each with what produced it."""
+    import json
+    import sys
+
+    start_tensorflow()
+    from gnmt_tf.data.parallel_text import load_corpus, read_pairs
+    from gnmt_tf.evaluation.evaluator import evaluate
+    from gnmt_tf.evaluation.log_perplexity import LogPerplexity
+    from gnmt_tf.search.translator import Rate, Translator
+    from gnmt_tf.training.model_directory import load_model
+
+    paths = flag_values["source"].value, flag_values["reference"].value
+    pairs = list(read_pairs(*paths))
+    search = search_from_flags(flag_values)
+    loaded = load_model(flag_values["model_dir"].value, flag_values["checkpoint"].value)
+    rate = Rate(len(pairs))
+    watched = sys.stderr.isatty()
+    evaluation = evaluate(
+        Translator(loaded.model, loaded.segmenter, search),
+        [source for source, _ in pairs],
+        [reference for _, reference in pairs],
+        flag_values["lowercase"].value,
+        (lambda done: print(f"\r{rate.describe(done)}\033[K", end="", file=sys.stderr, flush=True))
+        if watched
+        else None,
+    )
+    corpus = load_corpus(*paths, loaded.segmenter, search.max_source_pieces, search.max_source_pieces)
+    scores = evaluation.scores
+    report = {
+        "bleu": scores.bleu,
+        "chrf": scores.chrf,
+        "exact_match": scores.exact_match / 100.0,
+        "log_perplexity": LogPerplexity(loaded.model, search.batch_size)(corpus),
+        "sentences": len(pairs),
+        "sentences_per_second": evaluation.sentences_per_second,
+        "words_per_second": evaluation.words_per_second,
+        "signature": scores.bleu_signature,
+        "chrf_signature": scores.chrf_signature,
+        "step": loaded.step,
+        "checkpoint": loaded.checkpoint,
+        "config": loaded.config.fingerprint,
+        "search": search.model_dump(),
+    }
+    _print_report(report)
+    if flag_values["output"].value:
+        texts = [translation.text.replace("\n", " ") + "\n" for translation in evaluation.translations]
+        _write(flag_values["output"].value, "--output", "".join(texts))
+    if flag_values["json"].value:
+        _write(flag_values["json"].value, "--json", json.dumps(report, indent=1) + "\n")
+
+
+def _print_report(report: dict) -> None:
+    search = report["search"]
+    print(f"BLEU            {report['bleu']:.2f}   {report['signature']}")
+    print(f"chrF            {report['chrf']:.2f}   {report['chrf_signature']}")
+    print(f"exact match     {report['exact_match']:.1%} of {report['sentences']} sentences")
+    print(f"log perplexity  {report['log_perplexity']:.4f} nats per target piece")
+    print(f"speed           {report['sentences_per_second']:.1f} sentences/s, {report['words_per_second']:.0f} words/s")
+    print(
+        f"from            step {report['step']}, config {report['config']}, beam width {search['beam_width']}, "
+        f"length penalty {search['length_penalty_weight']}, coverage penalty {search['coverage_penalty_weight']}, "
+        f"pruning margin {search['pruning_margin']}"
+    )
+
+
+def _write(path: str, flag: str, text: str) -> None:
+    from gnmt_tf.config import UserError
+
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise UserError(
+            f"{flag} {path}", "a file that can be written to", error.strerror or "", "Choose another path."
+        ) from None

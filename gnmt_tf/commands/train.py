@@ -1,9 +1,34 @@
-"""Not yet."""
+"""Train a model, or continue training it.
+
+Reads the text files that the configuration names; writes the model directory: config.yaml, vocabulary.json,
+checkpoints and logs (TensorBoard events and training.csv). Run the same command again to continue after any kind of
+end. Ctrl-C saves and stops.
+"""
+
+from absl import flags
+
+from gnmt_tf.commands.config_flags import config_from_flags, define_config_flags
+from gnmt_tf.tensorflow_start import start_tensorflow
 
 
-def define_flags(f):
-    pass
+def define_flags(flag_values: flags.FlagValues) -> None:
+    """Adds this command's flags."""
+    define_config_flags(flag_values)
+    flags.DEFINE_string("model_dir", None, "Model directory, made if missing.", required=True, flag_values=flag_values)
 
 
-def run(f, a):
-    pass
+def run(flag_values: flags.FlagValues, arguments: list[str]) -> int:
+    """Trains; status 0 when finished or terminated by SIGTERM after saving, 130 after Ctrl-C."""
+    config = config_from_flags(flag_values)
+    import sys
+
+    start_tensorflow()
+    from gnmt_tf.training.trainer import Outcome, train
+
+    result = train(config, flag_values["model_dir"].value)
+    if result.outcome is Outcome.FINISHED:
+        best = f", best development BLEU {result.best_bleu:.2f} at step {result.best_step}" if result.best_step else ""
+        print(f"Finished at step {result.step}{best}.", file=sys.stderr)
+        return 0
+    print(f"Stopped and saved at step {result.step}; run the same command again to continue.", file=sys.stderr)
+    return 130 if result.outcome is Outcome.INTERRUPTED else 0

@@ -18,6 +18,7 @@ from gnmt_tf.layers.attention_sequence import (
     attention_lstm_sequence,
 )
 from gnmt_tf.layers.clipped_lstm import ClippedLSTM, project
+from gnmt_tf.layers.initializers import uniform
 from gnmt_tf.layers.lstm_sequence import cell_step
 
 
@@ -57,12 +58,13 @@ class AttentionLSTM(keras.layers.Layer):
     def build(self, input_shape: Any) -> None:
         """Makes the weights for embeddings whose last axis is known."""
         self.embedding_size = int(input_shape[-1])
-        initializer = keras.initializers.RandomUniform(-self.init_scale, self.init_scale)
         units = self.attention_units
-        self.query_kernel = self.add_weight("query_kernel", [self.lstm.num_units, units], initializer=initializer)
-        self.key_kernel = self.add_weight("key_kernel", [self.memory_size, units], initializer=initializer)
+        self.query_kernel = self.add_weight(
+            "query_kernel", [self.lstm.num_units, units], initializer=uniform(self.init_scale)
+        )
+        self.key_kernel = self.add_weight("key_kernel", [self.memory_size, units], initializer=uniform(self.init_scale))
         self.key_bias = self.add_weight("key_bias", [units], initializer="zeros")
-        self.score_kernel = self.add_weight("score_kernel", [units], initializer=initializer)
+        self.score_kernel = self.add_weight("score_kernel", [units], initializer=uniform(self.init_scale))
         with tf.name_scope(self.lstm.name):
             self.lstm.build([None, self.embedding_size + self.memory_size])
         self.built = True
@@ -104,9 +106,7 @@ class AttentionLSTM(keras.layers.Layer):
         """One step: embeddings [batch_size, embedding_size], c and m [batch_size, num_units]."""
         context, probs, _ = attend(tf.matmul(m, self.query_kernel), self.score_kernel, memory)
         sums = self.lstm.project(tf.concat([embeddings, context], axis=-1))
-        step = cell_step(
-            sums + tf.matmul(m, self.lstm.recurrent_kernel), c, clip_bound, self.lstm.output_activation
-        )
+        step = cell_step(sums + tf.matmul(m, self.lstm.recurrent_kernel), c, clip_bound, self.lstm.output_activation)
         return AttentionStep(step.c, step.m, context, probs)
 
     def get_config(self) -> dict[str, Any]:

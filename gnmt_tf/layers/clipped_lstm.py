@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras as keras
 
+from gnmt_tf.layers.initializers import uniform
 from gnmt_tf.layers.lstm_sequence import OutputActivation, cell_step, lstm_sequence
 
 
@@ -42,10 +43,11 @@ class ClippedLSTM(keras.layers.Layer):
 
     def build(self, input_shape: Any) -> None:
         """Makes the weights for inputs whose last axis is known."""
-        initializer = keras.initializers.RandomUniform(-self.init_scale, self.init_scale)
         gates = 4 * self.num_units
-        self.kernel = self.add_weight("kernel", [input_shape[-1], gates], initializer=initializer)
-        self.recurrent_kernel = self.add_weight("recurrent_kernel", [self.num_units, gates], initializer=initializer)
+        self.kernel = self.add_weight("kernel", [input_shape[-1], gates], initializer=uniform(self.init_scale))
+        self.recurrent_kernel = self.add_weight(
+            "recurrent_kernel", [self.num_units, gates], initializer=uniform(self.init_scale)
+        )
         self.bias = self.add_weight("bias", [gates], initializer=self._initial_bias)
         self.built = True
 

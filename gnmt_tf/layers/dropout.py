@@ -26,9 +26,14 @@ class Dropout(NamedTuple):
 
     def scale(self, shape: list[int | tf.Tensor], place: int, dtype: tf.DType = tf.float32) -> tf.Tensor:
         """A mask of `shape` that is 0 or 1 / (1 - rate); `place` tells tensors of the same step apart."""
-        seed = tf.stack([tf.constant(self.seed, tf.int64), tf.cast(self.step, tf.int64) * PLACES_PER_STEP + place])
-        uniform = tf.random.stateless_uniform(shape, seed, alg="philox")
-        return tf.cast(uniform >= self.rate, dtype) / tf.cast(1.0 - self.rate, dtype)
+        stream = tf.cast(self.step, tf.uint32) * PLACES_PER_STEP + place
+        key = _mix(_mix(stream) + tf.constant(self.seed & 0xFFFFFFFF, tf.uint32))
+        # A hash of the element's number: a counter-based generator with few rounds, which a compiler fuses into the
+        # product that uses the mask. The generators of tf.random cost more than the layers they would serve.
+        elements = tf.cast(tf.reshape(tf.range(tf.reduce_prod(tf.stack(shape))), shape), tf.uint32)
+        bits = _mix(_mix(elements) ^ key)
+        threshold = tf.constant(min(round(self.rate * 2**32), 2**32 - 1), tf.uint32)
+        return tf.cast(bits >= threshold, dtype) / tf.cast(1.0 - self.rate, dtype)
 
 
 def apply_dropout(values: tf.Tensor, dropout: Dropout | None, place: int) -> tf.Tensor:
@@ -37,3 +42,10 @@ def apply_dropout(values: tf.Tensor, dropout: Dropout | None, place: int) -> tf.
         return values
     shape = [size if size is not None else tf.shape(values)[axis] for axis, size in enumerate(values.shape)]
     return values * dropout.scale(shape, place, values.dtype)
+
+
+def _mix(bits: tf.Tensor) -> tf.Tensor:
+    """A bijection of uint32 in which every input bit moves every output bit (multiply and xor-shift, two rounds)."""
+    bits = (bits ^ tf.bitwise.right_shift(bits, tf.constant(16, tf.uint32))) * tf.constant(0x7FEB352D, tf.uint32)
+    bits = (bits ^ tf.bitwise.right_shift(bits, tf.constant(15, tf.uint32))) * tf.constant(0x846CA68B, tf.uint32)
+    return bits ^ tf.bitwise.right_shift(bits, tf.constant(16, tf.uint32))

@@ -6,6 +6,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from gnmt_tf.layers.clipped_lstm import project
+from gnmt_tf.layers.initializers import uniform
 
 
 class OutputProjection(keras.layers.Layer):
@@ -26,8 +27,9 @@ class OutputProjection(keras.layers.Layer):
 
     def build(self, input_shape: Any) -> None:
         """Makes the weights for inputs whose last axis is known."""
-        initializer = keras.initializers.RandomUniform(-self.init_scale, self.init_scale)
-        self.kernel = self.add_weight("kernel", [input_shape[-1], self.vocab_size], initializer=initializer)
+        self.kernel = self.add_weight(
+            "kernel", [input_shape[-1], self.vocab_size], initializer=uniform(self.init_scale)
+        )
         self.bias = self.add_weight("bias", [self.vocab_size], initializer="zeros")
         self.built = True
 

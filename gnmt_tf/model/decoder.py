@@ -75,9 +75,7 @@ class Decoder(keras.layers.Layer):
         if dropout is not None:
             shape = [*(size or tf.shape(inputs)[axis] for axis, size in enumerate(inputs.shape[:2])), self.memory_size]
             context_scale = dropout.scale(shape, CONTEXT_PLACE, inputs.dtype)
-        bottom = self.bottom_layer(
-            apply_dropout(inputs, dropout, place=FIRST_PLACE), memory, clip_bound, context_scale
-        )
+        bottom = self.bottom_layer(apply_dropout(inputs, dropout, place=FIRST_PLACE), memory, clip_bound, context_scale)
         outputs = bottom.outputs
         for number, layer in enumerate(self.upper_layers, start=2):
             below = outputs
@@ -104,16 +102,12 @@ class Decoder(keras.layers.Layer):
         outputs = bottom.m
         for number, layer in enumerate(self.upper_layers, start=2):
             below = outputs
-            states.append(
-                layer.step(tf.concat([below, bottom.context], axis=-1), *previous[number - 1], clip_bound)
-            )
+            states.append(layer.step(tf.concat([below, bottom.context], axis=-1), *previous[number - 1], clip_bound))
             outputs = self._residual(states[-1][1], below, number, clip_bound)
         c, m = (tf.stack(values, axis=1) for values in zip(*states, strict=True))
         return DecoderStep(outputs, DecoderState(c, m), bottom.attention_probs)
 
-    def _residual(
-        self, outputs: tf.Tensor, below: tf.Tensor, number: int, clip_bound: tf.Tensor | float
-    ) -> tf.Tensor:
+    def _residual(self, outputs: tf.Tensor, below: tf.Tensor, number: int, clip_bound: tf.Tensor | float) -> tf.Tensor:
         if number < self.config.first_residual_layer:
             return outputs
         return clip(outputs + below, clip_bound)

@@ -13,6 +13,7 @@ from gnmt_tf.config import ModelConfig
 from gnmt_tf.data.batch import Batch
 from gnmt_tf.layers.attention_sequence import AttentionMemory
 from gnmt_tf.layers.dropout import Dropout
+from gnmt_tf.layers.initializers import uniform
 from gnmt_tf.layers.output_projection import OutputProjection
 from gnmt_tf.model.decoder import Decoder, DecoderState
 from gnmt_tf.model.encoder import Encoder
@@ -123,5 +124,6 @@ class GNMT(keras.Model):
 
 
 def _embedding(config: ModelConfig, vocab_size: int, name: str) -> keras.layers.Embedding:
-    initializer = keras.initializers.RandomUniform(-config.init_scale, config.init_scale)
-    return keras.layers.Embedding(vocab_size, config.embedding_size, embeddings_initializer=initializer, name=name)
+    return keras.layers.Embedding(
+        vocab_size, config.embedding_size, embeddings_initializer=uniform(config.init_scale), name=name
+    )

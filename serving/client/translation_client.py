@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import grpc
-from gnmt_tf.serving.client import messages
-from gnmt_tf.serving.client.responses import Translation, translations_of
 
 from gnmt_tf.config import UserError
+from gnmt_tf.serving.client import messages
+from gnmt_tf.serving.client.responses import Translation, translations_of
 
 SIGNATURE_NAME = "serving_default"
 _PREDICT = "/tensorflow.serving.PredictionService/Predict"

@@ -10,7 +10,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from absl import flags
+
 from gnmt_tf.serving.server.end_signal import EndSignal
+from gnmt_tf.tensorflow_start import start_tensorflow
 
 if TYPE_CHECKING:
     from gnmt_tf.serving.server.grpc_server import GrpcServer
@@ -42,10 +44,9 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def run(flag_values: flags.FlagValues, arguments: list[str]) -> int:
     """Serves until a signal comes; returns 0 then."""
+    from gnmt_tf.config import UserError
     from gnmt_tf.serving.server.address import check_address
     from gnmt_tf.serving.server.versions import check_layout
-
-    from gnmt_tf.config import UserError
 
     base_path = flag_values["model_base_path"].value
     if not base_path:
@@ -57,6 +58,7 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> int:
     _log_to_stderr()
     end_signal = EndSignal()
     try:
+        start_tensorflow()
         from gnmt_tf.serving.server.grpc_server import GrpcServer
         from gnmt_tf.serving.server.model_server import ModelServer
     except ModuleNotFoundError as error:
@@ -81,9 +83,8 @@ def _serve(
     grace_seconds: float,
     end_signal: EndSignal,
 ) -> int:
-    from gnmt_tf.serving.server.polling import VersionPoller
-
     from gnmt_tf.config import UserError
+    from gnmt_tf.serving.server.polling import VersionPoller
 
     # It answers before the model is there, so that a health check finds NOT_SERVING and not a closed door.
     server.start()

@@ -7,11 +7,12 @@ import threading
 from concurrent import futures
 
 import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
+
 from gnmt_tf.serving.server.address import address_error, check_address
 from gnmt_tf.serving.server.model_server import ModelServer
 from gnmt_tf.serving.server.rpc import ModelServicer, PredictionServicer
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
 SERVICE_NAMES = ("", "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService")
 """What a health check may ask about; "" is the server as a whole."""

@@ -9,15 +9,16 @@ import logging
 import threading
 from typing import NamedTuple
 
-from gnmt_tf.serving.server.served_model import ServedModel
-from gnmt_tf.serving.server.status import StatusCode, StatusError
-from gnmt_tf.serving.server.versions import DirectoryState, directory_state, find_versions
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
     get_model_status_pb2,
     model_pb2,
     predict_pb2,
 )
+
+from gnmt_tf.serving.server.served_model import ServedModel
+from gnmt_tf.serving.server.status import StatusCode, StatusError
+from gnmt_tf.serving.server.versions import DirectoryState, directory_state, find_versions
 
 _LOG = logging.getLogger(__name__)
 _State = get_model_status_pb2.ModelVersionStatus

@@ -6,10 +6,11 @@ Reads PredictRequest and SignatureDef; gives the input arrays and the names of t
 from collections.abc import Iterable, Mapping
 
 import numpy as np
-from gnmt_tf.serving.server.status import StatusCode, StatusError
-from gnmt_tf.serving.server.tensors import array_from_proto
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import model_pb2, predict_pb2
+
+from gnmt_tf.serving.server.status import StatusCode, StatusError
+from gnmt_tf.serving.server.tensors import array_from_proto
 
 DEFAULT_SIGNATURE_NAME = "serving_default"
 INIT_SIGNATURE_NAME = "__saved_model_init_op"

@@ -9,8 +9,6 @@ from concurrent import futures
 from typing import NoReturn, TypeVar
 
 import grpc
-from gnmt_tf.serving.server.model_server import ModelServer
-from gnmt_tf.serving.server.status import StatusError
 from tensorflow_serving.apis import (
     classification_pb2,
     get_model_metadata_pb2,
@@ -22,6 +20,9 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
     regression_pb2,
 )
+
+from gnmt_tf.serving.server.model_server import ModelServer
+from gnmt_tf.serving.server.status import StatusError
 
 _LOG = logging.getLogger(__name__)
 _Response = TypeVar("_Response")

@@ -7,15 +7,15 @@ import os
 
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the ops that the in-graph segmentation of an exported model uses)
-from gnmt_tf.serving.server.predict import inputs_of, output_names_of, signature_name_of
-from gnmt_tf.serving.server.status import StatusCode, StatusError
-from gnmt_tf.serving.server.tensors import proto_from_array
-from gnmt_tf.serving.server.versions import SAVED_MODEL_FILE
 from google.protobuf import message
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from gnmt_tf.export.warmup import MAX_WARMUP_REQUESTS, WARMUP_FILE
+from gnmt_tf.serving.server.predict import inputs_of, output_names_of, signature_name_of
+from gnmt_tf.serving.server.status import StatusCode, StatusError
+from gnmt_tf.serving.server.tensors import proto_from_array
+from gnmt_tf.serving.server.versions import SAVED_MODEL_FILE
 
 
 class ServedModel:

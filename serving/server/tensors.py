@@ -7,9 +7,10 @@ import math
 
 import numpy as np
 import tensorflow as tf
-from gnmt_tf.serving.server.status import StatusCode, StatusError
 from tensorflow.core.framework import tensor_pb2, types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
+
+from gnmt_tf.serving.server.status import StatusCode, StatusError
 
 MAX_REPEATED_ELEMENTS = 1 << 20
 """A short message may repeat one value over a large shape; this bounds what it can make the server allocate."""

@@ -1,0 +1,41 @@
+"""Log perplexity of references under a model: what Table 1 and Figure 4 of the paper plot."""
+
+import numpy as np
+import tensorflow as tf
+
+from gnmt_tf.data.batch import Batch
+from gnmt_tf.data.batches import pad_batch
+from gnmt_tf.data.parallel_text import PieceCorpus
+from gnmt_tf.model.gnmt import GNMT
+from gnmt_tf.model.loss import LossSums, loss_sums
+
+
+class LogPerplexity:
+    """Measures -log P(Y|X) / |Y| in nats per target piece, `</s>` counted, under the bounds of inference.
+
+    Args:
+      model: the network; its weights are read at each call.
+      batch_size: sentences scored together.
+    """
+
+    def __init__(self, model: GNMT, batch_size: int):
+        self.batch_size = batch_size
+        ids, lengths = tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)
+
+        @tf.function(input_signature=[Batch(ids, lengths, ids, ids, lengths)])
+        def run(batch: Batch) -> LossSums:
+            return loss_sums(model(batch), batch)
+
+        self._run = run
+
+    def __call__(self, corpus: PieceCorpus) -> float:
+        """Log perplexity of all pairs of a corpus."""
+        order = np.argsort(corpus.source.lengths + corpus.target.lengths, kind="stable")
+        total = num_pieces = 0.0
+        for start in range(0, len(order), self.batch_size):
+            rows = order[start : start + self.batch_size]
+            lengths = (int(side.lengths[rows].max()) for side in (corpus.source, corpus.target))
+            sums = self._run(Batch(*map(tf.constant, pad_batch(corpus, rows, len(rows), *lengths))))
+            total += float(sums.negative_log_prob)
+            num_pieces += float(sums.num_pieces)
+        return total / num_pieces

@@ -1,0 +1,86 @@
+"""A model directory to a versioned SavedModel that TF Serving, `gnmt serve` and any TensorFlow program load.
+
+Reads a model directory; gives EXPORT_DIR/VERSION with the weights, the signatures, the vocabulary as an asset and
+warm-up requests.
+"""
+
+import os
+import shutil
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from gnmt_tf.config import SearchConfig, UserError
+from gnmt_tf.export.signatures import TranslationModule
+from gnmt_tf.export.warmup import write_warmup_requests
+from gnmt_tf.training.model_directory import ModelDirectory, Which, load_model
+
+WARMUP_TEXTS = ("a", "a b c d e f g h", "a b c d e f g h i j k l m n o p q r s t u v w x y z")
+"""Warm-up runs the graph once at load; what the text says does not matter, several lengths do."""
+
+
+class Export(NamedTuple):
+    """Where a model was written, and the training step it comes from."""
+
+    path: str
+    version: int
+    step: int
+
+
+def export_saved_model(
+    model_dir: str,
+    export_dir: str,
+    search: SearchConfig | None = None,
+    which: Which | None = None,
+    model_name: str = "gnmt",
+    warmup: bool = True,
+) -> Export:
+    """Writes the next version of a `float` SavedModel under `export_dir`.
+
+    The version directory appears whole, under its final name, so that a server that watches `export_dir` never loads
+    half a model.
+
+    Args:
+      model_dir: of a trained model.
+      export_dir: base directory; versions are numbered from 1.
+      search: settings that the signatures hold; by default those of the model directory.
+      which: the checkpoint; see `load_model`.
+      model_name: that warm-up requests name.
+      warmup: whether to write warm-up requests (needs the `serve` extra).
+
+    Raises:
+      UserError: no model, or a directory that cannot be written to.
+    """
+    loaded = load_model(model_dir, which)
+    directory = ModelDirectory(model_dir)
+    module = TranslationModule(
+        loaded.model,
+        loaded.segmenter.vocabulary,
+        search or loaded.config.search,
+        [directory.vocabulary_path, directory.config_path],
+    )
+    version = _next_version(export_dir)
+    path = os.path.join(export_dir, str(version))
+    temporary = os.path.join(export_dir, f".{version}.partial")
+    try:
+        shutil.rmtree(temporary, ignore_errors=True)
+        os.makedirs(temporary)
+        tf.saved_model.save(module, temporary, signatures=module.signatures)
+        if warmup:
+            write_warmup_requests(temporary, list(WARMUP_TEXTS), model_name)
+        os.rename(temporary, path)
+    except (OSError, tf.errors.OpError) as error:
+        raise UserError(
+            f"--export_dir {export_dir}",
+            "a directory that can be written to",
+            str(error).splitlines()[0],
+            "Choose another path, mend its permissions or free some space.",
+        ) from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return Export(path, version, loaded.step)
+
+
+def _next_version(export_dir: str) -> int:
+    names = os.listdir(export_dir) if os.path.isdir(export_dir) else []
+    return max((int(name) for name in names if name.isdigit()), default=0) + 1

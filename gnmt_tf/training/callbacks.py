@@ -1,0 +1,272 @@
+"""What happens between training steps: progress, logs, evaluation, checkpoints, stopping.
+
+Keras callbacks around a TrainingRun's shared pieces; each reads the step from the optimizer, so that a resumed run goes
+on where it was.
+"""
+
+import csv
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NamedTuple, TextIO
+
+import tensorflow as tf
+import tf_keras as keras
+
+from gnmt_tf.config import TrainingConfig, UserError
+from gnmt_tf.training.model_directory import TrainingState
+
+CSV_COLUMNS = (
+    "step",
+    "seconds",
+    "loss",
+    "learning_rate",
+    "clip_bound",
+    "gradient_norm",
+    "pieces_per_second",
+    "dev_bleu",
+    "dev_log_perplexity",
+)
+
+
+class DevScores(NamedTuple):
+    """Scores on the development set: BLEU in percent, log perplexity in nats per piece."""
+
+    bleu: float
+    log_perplexity: float
+
+
+class Clock:
+    """Seconds of training, summed over restarts."""
+
+    def __init__(self, state: TrainingState):
+        self._state = state
+        self._before = float(state.elapsed_seconds)
+        self._start = time.monotonic()
+
+    def seconds(self) -> float:
+        """Seconds so far; also noted in the state that checkpoints hold."""
+        seconds = self._before + time.monotonic() - self._start
+        self._state.elapsed_seconds.assign(seconds)
+        return seconds
+
+
+class TrainingLog:
+    """`logs/training.csv` and TensorBoard events; rows after the step that a run resumes from are dropped.
+
+    Args:
+      path: the logs directory.
+      first_step: steps behind the run when it starts.
+    """
+
+    def __init__(self, path: str, first_step: int):
+        self._csv_path = os.path.join(path, "training.csv")
+        rows = []
+        if os.path.exists(self._csv_path):
+            with open(self._csv_path, encoding="utf-8", newline="") as file:
+                rows = [row for row in csv.DictReader(file) if (row["step"] or "").isdigit()]
+        with open(self._csv_path, "w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, CSV_COLUMNS, extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows(row for row in rows if int(row["step"]) <= first_step)
+        self._events = tf.summary.create_file_writer(path)
+
+    def write(self, step: int, **values: float) -> None:
+        """Adds one row; every name is a column."""
+        with open(self._csv_path, "a", encoding="utf-8", newline="") as file:
+            csv.DictWriter(file, CSV_COLUMNS).writerow({"step": step} | {k: f"{v:.7g}" for k, v in values.items()})
+        with self._events.as_default():
+            for name, value in values.items():
+                tf.summary.scalar(name, value, step=step)
+        self._events.flush()
+
+
+class Progress(keras.callbacks.Callback):
+    """Prints loss, rate and time left, and logs them, every `log_every_steps` steps."""
+
+    def __init__(self, training: TrainingConfig, log: TrainingLog, clock: Clock, output: TextIO = sys.stderr):
+        super().__init__()
+        self.training, self.log, self.clock, self.output = training, log, clock, output
+        self._losses: list[float] = []
+        self._pieces = 0.0
+        self._first_seconds: float | None = None
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Counts, and reports when it is time to."""
+        logs = logs or {}
+        step = int(self.model.optimizer.iterations)
+        now = self.clock.seconds()
+        self._losses.append(float(logs["loss"]))
+        self._pieces += float(logs["num_pieces"])
+        if self._first_seconds is None:
+            # The first step compiles; the rate counts from its end.
+            self._first_seconds, self._first_step, self._last_seconds, self._pieces = now, step, now, 0.0
+        if step % self.training.log_every_steps and step != self.training.num_steps:
+            return
+        loss = sum(self._losses) / len(self._losses)
+        rate = self._pieces / max(now - self._last_seconds, 1e-9)
+        step_seconds = (now - self._first_seconds) / max(step - self._first_step, 1)
+        bounds = self.model.training_bounds(self.model.optimizer.iterations)
+        self.log.write(
+            step,
+            seconds=now,
+            loss=loss,
+            learning_rate=float(self.model.optimizer.rate_at(self.model.optimizer.iterations)),
+            clip_bound=float(bounds.clip_bound),
+            gradient_norm=float(logs["gradient_norm"]),
+            pieces_per_second=rate,
+        )
+        left = self._seconds_left(step, step_seconds, now)
+        print(
+            f"step {step}/{self.training.num_steps}  loss {loss:.4f}  {rate:,.0f} pieces/s  "
+            f"{_clock_time(now)} gone, {_clock_time(left)} left",
+            file=self.output,
+            flush=True,
+        )
+        self._losses, self._pieces, self._last_seconds = [], 0.0, now
+
+    def _seconds_left(self, step: int, step_seconds: float, now: float) -> float:
+        left = (self.training.num_steps - step) * step_seconds
+        if self.training.max_minutes is not None:
+            left = min(left, self.training.max_minutes * 60.0 - now)
+        return max(left, 0.0)
+
+
+class Checkpoints(keras.callbacks.Callback):
+    """Saves the latest state every `checkpoint_every_steps` steps, and whenever `save` is called.
+
+    A checkpoint is complete before the pointer to it moves, and older ones go only after that: a crash or a full disk
+    in the middle leaves the one before.
+    """
+
+    def __init__(self, training: TrainingConfig, checkpoint: tf.train.Checkpoint, latest_path: str, best_path: str):
+        super().__init__()
+        self.training = training
+        self._latest = tf.train.CheckpointManager(checkpoint, latest_path, training.keep_checkpoints)
+        self._best = tf.train.CheckpointManager(checkpoint, best_path, max_to_keep=1)
+        self._saved_step = -1
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Saves when it is time to."""
+        if int(self.model.optimizer.iterations) % self.training.checkpoint_every_steps == 0:
+            self.save()
+
+    def save(self) -> None:
+        """Saves the latest state, once a step."""
+        step = int(self.model.optimizer.iterations)
+        if step != self._saved_step:
+            _save(self._latest, step)
+            self._saved_step = step
+
+    def save_best(self) -> None:
+        """Saves the state as the best one."""
+        _save(self._best, int(self.model.optimizer.iterations))
+
+
+class Evaluation(keras.callbacks.Callback):
+    """Scores the development set every `evaluate_every_steps` steps and keeps the best model.
+
+    Args:
+      training: settings.
+      score: translates and scores the development set.
+      state: where the best score is noted.
+      log: where scores go.
+      clock: seconds of training.
+      checkpoints: saves the best model.
+    """
+
+    def __init__(
+        self,
+        training: TrainingConfig,
+        score: Callable[[], DevScores],
+        state: TrainingState,
+        log: TrainingLog,
+        clock: Clock,
+        checkpoints: Checkpoints,
+        output: TextIO = sys.stderr,
+    ):
+        super().__init__()
+        self.training, self.score, self.state, self.log, self.clock = training, score, state, log, clock
+        self.checkpoints, self.output = checkpoints, output
+        self._evaluated_step = -1
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Evaluates when it is time to."""
+        if int(self.model.optimizer.iterations) % self.training.evaluate_every_steps == 0:
+            self.evaluate()
+
+    def evaluate(self) -> None:
+        """Evaluates, once a step."""
+        step = int(self.model.optimizer.iterations)
+        if step == self._evaluated_step:
+            return
+        self._evaluated_step = step
+        start = self.clock.seconds()
+        scores = self.score()
+        seconds = self.clock.seconds()
+        is_best = scores.bleu > float(self.state.best_bleu)
+        self.log.write(step, seconds=seconds, dev_bleu=scores.bleu, dev_log_perplexity=scores.log_perplexity)
+        print(
+            f"step {step}  development BLEU {scores.bleu:.2f}{' (best)' if is_best else ''}, "
+            f"log perplexity {scores.log_perplexity:.4f}, {seconds - start:.0f} s",
+            file=self.output,
+            flush=True,
+        )
+        if is_best:
+            self.state.best_bleu.assign(scores.bleu)
+            self.state.best_step.assign(step)
+            self.checkpoints.save_best()
+
+
+class Stopping(keras.callbacks.Callback):
+    """Ends training cleanly: after `max_minutes`, or when a signal asks for it.
+
+    Used as a context manager, which holds SIGINT and SIGTERM; a second signal does what it did before.
+    """
+
+    def __init__(self, training: TrainingConfig, clock: Clock, output: TextIO = sys.stderr):
+        super().__init__()
+        self.training, self.clock, self.output = training, clock, output
+        self.signal_number: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> "Stopping":
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._previous[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Stops after this step if it has to."""
+        limit = self.training.max_minutes
+        if self.signal_number is not None or (limit is not None and self.clock.seconds() >= limit * 60.0):
+            self.model.stop_training = True
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.signal_number = number
+        signal.signal(number, self._previous[number])
+        print("Stopping after this step and saving; once more to stop at once.", file=self.output, flush=True)
+
+
+def _save(manager: tf.train.CheckpointManager, step: int) -> None:
+    try:
+        manager.save(checkpoint_number=step)
+    except (OSError, tf.errors.OpError) as error:
+        before = manager.latest_checkpoint
+        raise UserError(
+            f"checkpoint of step {step} in {manager.directory}",
+            "to be saved",
+            str(error).strip().splitlines()[-1],
+            f"Free some space and run the same command again; it goes on from {before or 'the start'}.",
+        ) from None
+
+
+def _clock_time(seconds: float) -> str:
+    whole = int(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"

@@ -1,0 +1,186 @@
+"""The model directory: everything that is needed to continue, evaluate, export or move a model.
+
+Holds `config.yaml` (fully resolved), `vocabulary.json`, `checkpoints/latest`, `checkpoints/best` and `logs/`.
+"""
+
+import os
+from typing import Literal, NamedTuple
+
+import tensorflow as tf
+
+from gnmt_tf.config import Config, UserError, load_config, to_yaml
+from gnmt_tf.model.gnmt import GNMT
+from gnmt_tf.text.segmenter import WordpieceSegmenter
+from gnmt_tf.text.vocabulary import Vocabulary
+
+Which = Literal["best", "latest"]
+
+
+class ModelDirectory:
+    """Paths of one model and the reading and writing of its small files.
+
+    Args:
+      path: the directory; it need not exist yet.
+    """
+
+    def __init__(self, path: str):
+        self.path = path
+        self.config_path = os.path.join(path, "config.yaml")
+        self.vocabulary_path = os.path.join(path, "vocabulary.json")
+        self.logs_path = os.path.join(path, "logs")
+
+    def checkpoints_path(self, which: Which) -> str:
+        """Where checkpoints of a kind lie."""
+        return os.path.join(self.path, "checkpoints", which)
+
+    def create(self) -> None:
+        """Makes the directory and checks that it can be written to.
+
+        Raises:
+          UserError: it cannot.
+        """
+        try:
+            for path in (self.checkpoints_path("latest"), self.checkpoints_path("best"), self.logs_path):
+                os.makedirs(path, exist_ok=True)
+            probe = os.path.join(self.path, ".writable")
+            with open(probe, "w", encoding="utf-8"):
+                pass
+            os.remove(probe)
+        except OSError as error:
+            raise UserError(
+                f"--model_dir {self.path}",
+                "a directory that can be written to",
+                os.strerror(error.errno or 0),
+                "Choose another path or mend its permissions.",
+            ) from None
+
+    def write_config(self, config: Config) -> None:
+        """Saves the resolved configuration, whole or not at all."""
+        temporary = self.config_path + ".new"
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(to_yaml(config))
+        os.replace(temporary, self.config_path)
+
+    def read_config(self) -> Config:
+        """The configuration the model was trained with.
+
+        Raises:
+          UserError: there is none.
+        """
+        if not os.path.exists(self.config_path):
+            raise UserError(
+                f"--model_dir {self.path}",
+                "a model directory, with config.yaml in it",
+                "no config.yaml" if os.path.isdir(self.path) else "no such directory",
+                "Make one with `gnmt train --model_dir`.",
+            )
+        return load_config(self.config_path)
+
+    def read_vocabulary(self) -> Vocabulary:
+        """The vocabulary the model was trained with."""
+        return Vocabulary.load(self.vocabulary_path)
+
+    def checkpoint(self, which: Which) -> str | None:
+        """Path prefix of the newest checkpoint of a kind."""
+        return tf.train.latest_checkpoint(self.checkpoints_path(which))
+
+
+class TrainingState(tf.Module):
+    """What a checkpoint holds beside weights and optimizer.
+
+    Args:
+      vocabulary: whose fingerprint the checkpoint carries, since ids mean nothing without it.
+    """
+
+    def __init__(self, vocabulary: Vocabulary):
+        super().__init__()
+        self.elapsed_seconds = tf.Variable(0.0, dtype=tf.float64)
+        self.best_bleu = tf.Variable(-1.0, dtype=tf.float64)
+        self.best_step = tf.Variable(0, dtype=tf.int64)
+        self.vocabulary_fingerprint = tf.Variable(vocabulary.fingerprint)
+
+
+class LoadedModel(NamedTuple):
+    """A trained model, ready to translate.
+
+    Fields:
+      model: with its weights.
+      segmenter: of its vocabulary.
+      config: it was trained with.
+      checkpoint: path prefix of the checkpoint.
+      step: training steps behind it.
+    """
+
+    model: GNMT
+    segmenter: WordpieceSegmenter
+    config: Config
+    checkpoint: str
+    step: int
+
+
+def load_model(path: str, which: Which | None = None) -> LoadedModel:
+    """Loads a model for inference.
+
+    Args:
+      path: a model directory.
+      which: the `best` checkpoint by development BLEU, or the `latest`; by default the best if there is one.
+
+    Raises:
+      UserError: no checkpoint, a damaged one, or one made with another vocabulary or shape.
+    """
+    directory = ModelDirectory(path)
+    config = directory.read_config()
+    vocabulary = directory.read_vocabulary()
+    kinds: list[Which] = [which] if which else ["best", "latest"]
+    found = [checkpoint for kind in kinds if (checkpoint := directory.checkpoint(kind))]
+    if not found:
+        raise UserError(
+            f"--model_dir {path}", "a checkpoint", "none yet", "Let `gnmt train` run until it has saved one."
+        )
+    check_vocabulary(found[0], vocabulary, directory.vocabulary_path)
+    model = GNMT(config.model, vocabulary.size)
+    step = tf.Variable(0, dtype=tf.int64)
+    restore(tf.train.Checkpoint(model=model, step=step), found[0])
+    return LoadedModel(model, WordpieceSegmenter(vocabulary), config, found[0], int(step))
+
+
+def restore(checkpoint: tf.train.Checkpoint, prefix: str) -> None:
+    """Restores every object of `checkpoint` from the files at `prefix`.
+
+    Raises:
+      UserError: the files are damaged or were made with another shape of model.
+    """
+    try:
+        checkpoint.restore(prefix).assert_existing_objects_matched().expect_partial()
+    except (AssertionError, ValueError, tf.errors.OpError) as error:
+        raise UserError(
+            f"checkpoint {prefix}",
+            "weights of the shape that config.yaml and the vocabulary ask for",
+            str(error).strip().splitlines()[0],
+            "Use the config.yaml and vocabulary.json it was trained with.",
+        ) from None
+
+
+def check_vocabulary(prefix: str, vocabulary: Vocabulary, name: str) -> None:
+    """Compares the vocabulary with the one a checkpoint was made with.
+
+    Raises:
+      UserError: they differ, or the checkpoint cannot be read.
+    """
+    try:
+        reader = tf.train.load_checkpoint(prefix)
+        trained_with = reader.get_tensor("state/vocabulary_fingerprint/.ATTRIBUTES/VARIABLE_VALUE").decode()
+    except (tf.errors.OpError, ValueError) as error:
+        raise UserError(
+            f"checkpoint {prefix}",
+            "a whole checkpoint of this program",
+            str(error).splitlines()[0],
+            "Remove it to fall back on the one before, or copy it again.",
+        ) from None
+    if trained_with != vocabulary.fingerprint:
+        raise UserError(
+            name,
+            f"the vocabulary of the checkpoint (fingerprint {trained_with})",
+            f"another one ({vocabulary.fingerprint}, {vocabulary.size} pieces)",
+            "Put the vocabulary.json that the model was trained with beside it, or train into a new directory.",
+        )

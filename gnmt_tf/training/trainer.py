@@ -1,0 +1,237 @@
+"""One training run: text to a model directory with checkpoints, from the start or from where the last run ended.
+
+Reads a Config and its text files; gives a trained model directory. Running it again with the same arguments continues.
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+from enum import Enum
+from typing import NamedTuple, TextIO
+
+import tensorflow as tf
+import tf_keras as keras
+
+from gnmt_tf.config import Config, UserError
+from gnmt_tf.data.batches import BatchStream
+from gnmt_tf.data.parallel_text import PieceCorpus, load_corpus, read_pairs
+from gnmt_tf.evaluation.evaluator import evaluate
+from gnmt_tf.evaluation.log_perplexity import LogPerplexity
+from gnmt_tf.search.translator import Translator
+from gnmt_tf.text.segmenter import WordpieceSegmenter
+from gnmt_tf.text.vocabulary import Vocabulary
+from gnmt_tf.text.wordpiece_trainer import train_wordpieces
+from gnmt_tf.training.callbacks import Checkpoints, Clock, DevScores, Evaluation, Progress, Stopping, TrainingLog
+from gnmt_tf.training.model_directory import ModelDirectory, TrainingState, check_vocabulary, restore
+from gnmt_tf.training.trainable import TrainableGNMT
+
+CHANGEABLE_KEYS = frozenset(
+    "training." + key
+    for key in (
+        "num_steps",
+        "max_minutes",
+        "evaluate_every_steps",
+        "checkpoint_every_steps",
+        "keep_checkpoints",
+        "log_every_steps",
+        "evaluate_beam_width",
+        "jit_compile",
+    )
+)
+"""What may differ when a run is continued; any key of `search` may too."""
+
+
+class Outcome(Enum):
+    """How a run ended."""
+
+    FINISHED = "finished"
+    INTERRUPTED = "interrupted"
+    TERMINATED = "terminated"
+
+
+class TrainingResult(NamedTuple):
+    """The end of a run: its outcome, steps behind the model, best development BLEU (-1 without one) and its step."""
+
+    outcome: Outcome
+    step: int
+    best_bleu: float
+    best_step: int
+
+
+def train(config: Config, model_dir: str, output: TextIO = sys.stderr) -> TrainingResult:
+    """Trains a model, or goes on training it.
+
+    Args:
+      config: all settings; `data.train_source` and `data.train_target` are needed.
+      model_dir: the model directory, made if missing.
+      output: where progress is printed.
+
+    Raises:
+      UserError: unusable data, an unwritable directory, or a configuration that the directory's model was not
+        trained with.
+    """
+    train_paths = _needed_paths(config)
+    directory = ModelDirectory(model_dir)
+    directory.create()
+    _check_config(config, directory)
+    vocabulary = _vocabulary(config, directory, train_paths, output)
+    segmenter = WordpieceSegmenter(vocabulary)
+    corpus = _load(config, train_paths, segmenter, output)
+    directory.write_config(config)
+
+    # Weights start from the seed; nothing else in a run draws from the global generators.
+    keras.utils.set_random_seed(config.training.seed)
+    model = TrainableGNMT(config, vocabulary.size)
+    model.compile_for_training()
+    state = TrainingState(vocabulary)
+    checkpoint = tf.train.Checkpoint(
+        model=model, optimizer=model.optimizer, state=state, step=model.optimizer.iterations
+    )
+    if prefix := directory.checkpoint("latest"):
+        check_vocabulary(prefix, vocabulary, directory.vocabulary_path)
+        restore(checkpoint, prefix)
+        print(f"Continuing after step {int(model.optimizer.iterations)} ({prefix}).", file=output, flush=True)
+    return _fit(config, directory, model, segmenter, corpus, state, checkpoint, output)
+
+
+def _fit(
+    config: Config,
+    directory: ModelDirectory,
+    model: TrainableGNMT,
+    segmenter: WordpieceSegmenter,
+    corpus: PieceCorpus,
+    state: TrainingState,
+    checkpoint: tf.train.Checkpoint,
+    output: TextIO,
+) -> TrainingResult:
+    training = config.training
+    first_step = int(model.optimizer.iterations)
+    stream = BatchStream(corpus, config.data.batch_size, config.data.num_buckets, training.seed)
+    _describe(model, stream, output)
+    clock = Clock(state)
+    log = TrainingLog(directory.logs_path, first_step)
+    checkpoints = Checkpoints(
+        training, checkpoint, directory.checkpoints_path("latest"), directory.checkpoints_path("best")
+    )
+    stopping = Stopping(training, clock, output)
+    callbacks = [Progress(training, log, clock, output)]
+    evaluation = None
+    if config.data.dev_source and config.data.dev_target:
+        evaluation = Evaluation(training, _dev_scorer(config, model, segmenter), state, log, clock, checkpoints, output)
+        callbacks.append(evaluation)
+    callbacks += [checkpoints, stopping]
+    time_left = training.max_minutes is None or clock.seconds() < training.max_minutes * 60.0
+    if first_step < training.num_steps and time_left:
+        checkpoints.set_model(model)
+        checkpoints.save()
+        with stopping:
+            model.fit(
+                stream.dataset(first_step),
+                steps_per_epoch=training.num_steps - first_step,
+                verbose=0,
+                callbacks=callbacks,
+            )
+            if stopping.signal_number is None and evaluation is not None:
+                evaluation.evaluate()
+            checkpoints.save()
+    outcome = {None: Outcome.FINISHED, 2: Outcome.INTERRUPTED}.get(stopping.signal_number, Outcome.TERMINATED)
+    return TrainingResult(outcome, int(model.optimizer.iterations), float(state.best_bleu), int(state.best_step))
+
+
+def _needed_paths(config: Config) -> tuple[str, str]:
+    data = config.data
+    for key, value in (("data.train_source", data.train_source), ("data.train_target", data.train_target)):
+        if not value:
+            raise UserError(f"config key {key}", "a text file", "nothing", f"Give one with --set {key}=FILE.")
+    if bool(data.dev_source) != bool(data.dev_target):
+        raise UserError(
+            "config keys data.dev_source, data.dev_target", "both or neither", "only one", "Give the other one too."
+        )
+    return str(data.train_source), str(data.train_target)
+
+
+def _check_config(config: Config, directory: ModelDirectory) -> None:
+    """Refuses to continue a model with settings that would make it another one."""
+    if not directory.checkpoint("latest"):
+        return
+    old, new = directory.read_config().model_dump(), config.model_dump()
+    differing = [
+        f"{section}.{key} ({old[section][key]!r} -> {value!r})"
+        for section, values in new.items()
+        for key, value in values.items()
+        if section != "search" and f"{section}.{key}" not in CHANGEABLE_KEYS and old[section][key] != value
+    ]
+    if differing:
+        raise UserError(
+            f"--model_dir {directory.path}",
+            "the settings its model was trained with so far",
+            ", ".join(differing),
+            "Undo the change, or train into a new directory. These may change on the way: search.*, "
+            + ", ".join(sorted(CHANGEABLE_KEYS))
+            + ".",
+        )
+
+
+def _vocabulary(config: Config, directory: ModelDirectory, paths: tuple[str, str], output: TextIO) -> Vocabulary:
+    """The directory's own vocabulary; else the given one; else one made from the training text."""
+    if tf.io.gfile.exists(directory.vocabulary_path):
+        return directory.read_vocabulary()
+    if config.data.vocabulary:
+        vocabulary = Vocabulary.load(config.data.vocabulary)
+    else:
+        print(f"Making a vocabulary of {config.text.vocab_size} pieces.", file=output, flush=True)
+
+        def lines() -> Iterator[str]:
+            for pair in read_pairs(*paths):
+                yield from pair
+
+        vocabulary = train_wordpieces(lines(), config.text)
+    vocabulary.save(directory.vocabulary_path)
+    return vocabulary
+
+
+def _load(config: Config, paths: tuple[str, str], segmenter: WordpieceSegmenter, output: TextIO) -> PieceCorpus:
+    start = time.monotonic()
+    corpus = load_corpus(
+        *paths,
+        segmenter,
+        config.data.max_source_pieces,
+        config.data.max_target_pieces,
+        lambda count: (
+            print(f"Read {count:,} pairs, {count / (time.monotonic() - start):,.0f}/s.", file=output, flush=True)
+            if count % 100_000 == 0
+            else None
+        ),
+    )
+    print(
+        f"{corpus.num_pairs:,} sentence pairs; left out: {corpus.num_blank:,} blank, {corpus.num_too_long:,} too long.",
+        file=output,
+        flush=True,
+    )
+    return corpus
+
+
+def _describe(model: TrainableGNMT, stream: BatchStream, output: TextIO) -> None:
+    shapes = ", ".join(f"{bucket.source_length}x{bucket.target_length}" for bucket in stream.buckets)
+    print(
+        f"{model.count_params():,} parameters, {stream.steps_per_epoch:,} steps a pass, batch shapes {shapes} "
+        f"({stream.padding_share:.0%} padding), each compiled when it first comes.",
+        file=output,
+        flush=True,
+    )
+
+
+def _dev_scorer(config: Config, model: TrainableGNMT, segmenter: WordpieceSegmenter):
+    data, training = config.data, config.training
+    paths = str(data.dev_source), str(data.dev_target)
+    pairs = list(read_pairs(*paths))
+    corpus = load_corpus(*paths, segmenter, data.max_source_pieces, data.max_target_pieces)
+    search = config.search.model_copy(update={"beam_width": training.evaluate_beam_width, "n_best": 1})
+    translator = Translator(model, segmenter, search)
+    log_perplexity = LogPerplexity(model, search.batch_size)
+
+    def score() -> DevScores:
+        evaluation = evaluate(translator, [source for source, _ in pairs], [target for _, target in pairs])
+        return DevScores(evaluation.scores.bleu, log_perplexity(corpus))
+
+    return score
