@@ -36,8 +36,6 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     from gnmt_tf.text.wordpiece_trainer import count_words, train_from_word_counts
 
     output = flag_values["output"].value
-    if arguments:
-        raise UserError("arguments", "flags only", repr(arguments[0]), "Give text files with --input.")
     if not output:
         raise UserError("--output", "a file name", "nothing", "Add --output vocabulary.json.")
     config = config_from_flags(flag_values)
