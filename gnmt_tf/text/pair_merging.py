@@ -30,7 +30,7 @@ _Floats = NDArray[np.float64]
 
 
 def _x_log_x(x: _Ints) -> _Floats:
-    return x * np.log(np.maximum(x, 1))
+    return x.astype(np.float64) * np.log(np.maximum(x, 1))
 
 
 class _Text:
@@ -132,7 +132,7 @@ class _Pairs:
         ids, which = np.unique(pairs[known], return_inverse=True)
         self.count[ids] -= np.bincount(which, weights[known], minlength=ids.size).astype(np.int64)
         self.pair_at[places] = _NOWHERE
-        return ids
+        return ids.astype(np.int64)
 
     def joinable(self, pair: int, following: NDArray[np.int32]) -> _Ints:
         """The places, in ascending order, where the pair occurs now; of overlapping ones every other, from the left."""
