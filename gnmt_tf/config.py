@@ -92,8 +92,9 @@ class ModelConfig(_Section):
     num_units: PositiveInt = 1024
     attention_units: PositiveInt = 1024
     embedding_size: PositiveInt = 1024
-    first_residual_layer: Annotated[int, pydantic.Field(ge=2)] = 3
-    """The lowest layer, counted from 1 at the bottom, whose input is added to its output (eq. 6)."""
+    first_residual_layer: Annotated[int, pydantic.Field(ge=3)] = 3
+    """The lowest layer, counted from 1 at the bottom, whose input is added to its output (eq. 6); below the third the
+    widths differ."""
     output_activation: Literal["linear", "tanh"] = "linear"
     """What the cell state passes through before the output gate; eq. 11 prints none."""
     forget_gate_bias: float = 1.0
