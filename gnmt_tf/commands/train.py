@@ -8,7 +8,7 @@ end. Ctrl-C saves and stops.
 from absl import flags
 
 from gnmt_tf.commands.config_flags import config_from_flags, define_config_flags
-from gnmt_tf.tensorflow_start import start_tensorflow
+from gnmt_tf.tensorflow_start import keep_freed_memory, start_tensorflow
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -22,6 +22,7 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> int:
     config = config_from_flags(flag_values)
     import sys
 
+    keep_freed_memory()
     start_tensorflow()
     from gnmt_tf.training.trainer import Outcome, train
 

@@ -72,7 +72,7 @@ configs = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10_000), st.lists(source, min_size=1, max_size=3), configs)
 def test_the_search_finds_what_the_plain_one_finds(seed, sources, config):
     model = make_model(seed)
@@ -131,7 +131,7 @@ def test_a_source_piece_never_attended_to_costs_much_and_is_no_veto():
     assert float(penalty[0, 0]) == pytest.approx(math.log(1e-6), rel=1e-5)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(0, 1000), st.lists(source, min_size=2, max_size=4), configs)
 def test_the_best_hypothesis_does_not_depend_on_batch_companions_or_on_how_many_are_asked_for(seed, sources, config):
     model = make_model(seed)

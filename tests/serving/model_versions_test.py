@@ -6,14 +6,14 @@ import threading
 
 import pytest
 import tensorflow as tf
-from gnmt_tf.serving.server.model_server import ModelServer
-from gnmt_tf.serving.server.polling import VersionPoller
-from gnmt_tf.serving.server.versions import check_layout, find_versions
 from stand_in_server import predict_request, running_server
 from tensorflow_serving.apis import get_model_status_pb2, prediction_log_pb2
 
 from gnmt_tf.config import UserError
 from gnmt_tf.export.warmup import WARMUP_FILE, write_warmup_requests
+from gnmt_tf.serving.server.model_server import ModelServer
+from gnmt_tf.serving.server.polling import VersionPoller
+from gnmt_tf.serving.server.versions import check_layout, find_versions
 
 State = get_model_status_pb2.ModelVersionStatus
 

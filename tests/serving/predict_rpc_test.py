@@ -7,7 +7,6 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
-from gnmt_tf.serving.server.grpc_server import SERVICE_NAMES
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from stand_in_server import failure_of, predict_request, running_server
 from tensorflow_serving.apis import (
@@ -19,6 +18,8 @@ from tensorflow_serving.apis import (
     predict_pb2,
     regression_pb2,
 )
+
+from gnmt_tf.serving.server.grpc_server import SERVICE_NAMES
 
 
 def test_translates_a_batch_and_says_what_answered(server):

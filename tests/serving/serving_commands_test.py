@@ -11,10 +11,10 @@ import sys
 import threading
 
 import pytest
-from gnmt_tf.serving.client.translation_client import TranslationClient
 from stand_in_server import running_server
 
 from gnmt_tf import cli
+from gnmt_tf.serving.client.translation_client import TranslationClient
 
 
 def command_of(*arguments: str) -> list[str]:

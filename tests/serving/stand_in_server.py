@@ -8,9 +8,10 @@ from typing import NamedTuple
 import grpc
 import pytest
 import tensorflow as tf
+from tensorflow_serving.apis import model_service_pb2_grpc, predict_pb2, prediction_service_pb2_grpc
+
 from gnmt_tf.serving.server.grpc_server import GrpcServer
 from gnmt_tf.serving.server.model_server import ModelServer
-from tensorflow_serving.apis import model_service_pb2_grpc, predict_pb2, prediction_service_pb2_grpc
 
 SLOW_SECONDS = 0.6
 

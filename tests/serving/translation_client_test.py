@@ -9,17 +9,17 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
-from gnmt_tf.serving.client import messages
-from gnmt_tf.serving.client.line_batches import batches_when_idle
-from gnmt_tf.serving.client.responses import Translation, translations_of
-from gnmt_tf.serving.client.translation_client import TranslationClient, TranslationError, VersionStatus
-from gnmt_tf.serving.server.tensors import proto_from_array
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stand_in_server import SLOW_SECONDS, running_server
 from tensorflow_serving.apis import get_model_status_pb2, predict_pb2, prediction_service_pb2_grpc
 
 from gnmt_tf.config import UserError
+from gnmt_tf.serving.client import messages
+from gnmt_tf.serving.client.line_batches import batches_when_idle
+from gnmt_tf.serving.client.responses import Translation, translations_of
+from gnmt_tf.serving.client.translation_client import TranslationClient, TranslationError, VersionStatus
+from gnmt_tf.serving.server.tensors import proto_from_array
 
 
 @pytest.fixture(scope="module")

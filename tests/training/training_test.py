@@ -1,0 +1,222 @@
+import csv
+import io
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from conftest import tiny_overrides, write_corpus
+
+from gnmt_tf.config import UserError, load_config
+from gnmt_tf.text.vocabulary import Vocabulary
+from gnmt_tf.training.model_directory import ModelDirectory, load_model
+from gnmt_tf.training.trainer import Outcome, train
+
+
+def run_gnmt(*arguments, **options):
+    command = [sys.executable, "-m", "gnmt_tf.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, **options)
+
+
+def train_flags(model_dir, overrides):
+    return ["train", "--model_dir", model_dir, *(f"--set={override}" for override in overrides)]
+
+
+def logged(model_dir):
+    """Loss of each step, and development BLEU of each evaluated one."""
+    with open(os.path.join(model_dir, "logs", "training.csv"), newline="") as file:
+        rows = list(csv.DictReader(file))
+    losses = {int(row["step"]): float(row["loss"]) for row in rows if row["loss"]}
+    return losses, {int(row["step"]): float(row["dev_bleu"]) for row in rows if row["dev_bleu"]}
+
+
+def test_training_learns_and_leaves_what_the_next_command_needs(tmp_path):
+    corpus, output = write_corpus(tmp_path, 200), io.StringIO()
+    overrides = tiny_overrides(
+        corpus, write_corpus(tmp_path, 10, seed=2), training__num_steps=60, training__evaluate_every_steps=30,
+        model__init_scale=0.3, training__dropout=0.0,
+    )  # fmt: skip
+    result = train(load_config(None, overrides), str(tmp_path / "model"), output)
+    assert (result.outcome, result.step) == (Outcome.FINISHED, 60)
+    losses, bleu = logged(tmp_path / "model")
+    assert losses[60] < 0.8 * losses[1]
+    assert sorted(bleu) == [30, 60]
+    assert "step 60/60" in output.getvalue()
+    loaded = load_model(str(tmp_path / "model"), "latest")
+    assert loaded.step == 60
+    assert loaded.config.training.num_steps == 60
+    events = list((tmp_path / "model" / "logs").glob("events.out.tfevents.*"))
+    assert events
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_a_killed_run_goes_on_as_if_it_had_never_stopped(tmp_path, jit_compile):
+    corpus, dev = write_corpus(tmp_path, 200), write_corpus(tmp_path, 5, seed=2)
+    overrides = tiny_overrides(
+        corpus, dev, training__num_steps=40, training__checkpoint_every_steps=3, training__dropout=0.3,
+        training__jit_compile=jit_compile, training__evaluate_every_steps=20,
+    )  # fmt: skip
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert run_gnmt(*train_flags(whole, overrides)).returncode == 0
+
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gnmt_tf.cli", *map(str, train_flags(killed, overrides))], stderr=subprocess.DEVNULL
+    )
+    log = killed / "logs" / "training.csv"
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and (not log.exists() or len(log.read_text().splitlines()) < 9):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    again = run_gnmt(*train_flags(killed, overrides))
+    assert again.returncode == 0, again.stderr
+    assert "Continuing after step" in again.stderr
+
+    (losses, bleu), (losses_again, bleu_again) = logged(whole), logged(killed)
+    assert sorted(losses_again) == list(range(1, 41))
+    np.testing.assert_allclose([losses_again[i] for i in losses], list(losses.values()), atol=1e-6)
+    assert bleu_again == bleu
+    first, second = load_model(str(whole), "latest"), load_model(str(killed), "latest")
+    for expected, got in zip(first.model.get_weights(), second.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_the_step_it_stopped_at(tmp_path):
+    overrides = tiny_overrides(write_corpus(tmp_path, 60), training__num_steps=100000)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gnmt_tf.cli", *map(str, train_flags(tmp_path / "model", overrides))],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("step 10/"):
+            break
+    process.send_signal(signal.SIGINT)
+    rest = process.stderr.read()
+    assert process.wait() == 130
+    assert "run the same command again to continue" in rest
+    assert "Traceback" not in rest
+    step = int(rest.split("Stopped and saved at step ")[1].split(";")[0])
+    assert ModelDirectory(str(tmp_path / "model")).checkpoint("latest").endswith(f"ckpt-{step}")
+    assert step >= 10
+
+
+@pytest.mark.slow
+def test_a_full_disk_while_saving_leaves_the_checkpoint_before(tmp_path):
+    # A limit on the size of files stands for the full disk: writing fails in the middle of the checkpoint.
+    overrides = tiny_overrides(write_corpus(tmp_path, 60), training__num_steps=4)
+    model_dir = tmp_path / "model"
+    assert run_gnmt(*train_flags(model_dir, overrides)).returncode == 0
+    before = load_model(str(model_dir), "latest")
+    overrides[-1:] = [overrides[-1], "training.num_steps=8"]
+    limit = 20_000
+    assert os.path.getsize(before.checkpoint + ".data-00000-of-00001") > limit
+    full = run_gnmt(
+        *train_flags(model_dir, overrides),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )
+    assert full.returncode == 2, full.stderr
+    assert "checkpoint of step 8" in full.stderr
+    assert "goes on from" in full.stderr
+    assert "Traceback" not in full.stderr
+    assert load_model(str(model_dir), "latest").step == 4
+    again = run_gnmt(*train_flags(model_dir, overrides))
+    assert again.returncode == 0, again.stderr
+    assert load_model(str(model_dir), "latest").step == 8
+
+
+def test_a_finished_run_started_again_does_nothing(model_copy):
+    output = io.StringIO()
+    config = ModelDirectory(str(model_copy)).read_config()
+    before = load_model(str(model_copy), "latest").checkpoint
+    assert train(config, str(model_copy), output).step == config.training.num_steps
+    assert load_model(str(model_copy), "latest").checkpoint == before
+
+
+def test_a_changed_setting_is_refused_when_a_model_is_continued(model_copy):
+    config = ModelDirectory(str(model_copy)).read_config()
+    changed = config.model_copy(update={"data": config.data.model_copy(update={"batch_size": 9})})
+    with pytest.raises(UserError, match=r"data\.batch_size \(8 -> 9\)"):
+        train(changed, str(model_copy), io.StringIO())
+
+
+def test_more_steps_are_no_reason_to_refuse(model_copy):
+    config = ModelDirectory(str(model_copy)).read_config()
+    longer = config.model_copy(update={"training": config.training.model_copy(update={"num_steps": 14})})
+    output = io.StringIO()
+    assert train(longer, str(model_copy), output).step == 14
+    assert "Continuing after step 12" in output.getvalue()
+
+
+def test_a_vocabulary_that_does_not_fit_the_checkpoint_is_refused(model_copy):
+    directory = ModelDirectory(str(model_copy))
+    vocabulary = directory.read_vocabulary()
+    Vocabulary((*vocabulary.pieces[:-2], *vocabulary.pieces[:-3:-1]), vocabulary.config).save(directory.vocabulary_path)
+    with pytest.raises(UserError, match=r"vocabulary\.json: expected the vocabulary of the checkpoint"):
+        load_model(str(model_copy))
+    with pytest.raises(UserError, match=r"vocabulary\.json: expected the vocabulary of the checkpoint"):
+        train(directory.read_config(), str(model_copy), io.StringIO())
+
+
+def test_a_config_of_another_shape_is_refused(model_copy):
+    directory = ModelDirectory(str(model_copy))
+    config = directory.read_config()
+    directory.write_config(config.model_copy(update={"model": config.model.model_copy(update={"num_units": 13})}))
+    with pytest.raises(UserError, match=r"weights of the shape"):
+        load_model(str(model_copy))
+
+
+def test_a_damaged_checkpoint_is_named(model_copy):
+    prefix = ModelDirectory(str(model_copy)).checkpoint("best")
+    with open(prefix + ".index", "wb") as file:
+        file.write(b"nothing")
+    with pytest.raises(UserError, match="a whole checkpoint"):
+        load_model(str(model_copy), "best")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("data.train_source", None, "data.train_source: expected a text file, got nothing"),
+        ("data.train_source", "missing.en", "missing.en: expected a readable text file"),
+        ("data.train_source", "empty.en", "equally many lines, got 0 and"),
+        ("data.dev_source", "text2.en", "both or neither"),
+    ],
+)
+def test_unusable_data_is_refused_with_its_name(tmp_path, monkeypatch, key, value, message):
+    monkeypatch.chdir(tmp_path)
+    corpus = write_corpus(tmp_path, 20)
+    (tmp_path / "empty.en").write_text("")
+    overrides = [*tiny_overrides(corpus), f"{key}={'null' if value is None else value}"]
+    with pytest.raises(UserError, match=message.replace(".", r"\.")):
+        train(load_config(None, overrides), str(tmp_path / "model"), io.StringIO())
+
+
+def test_a_corpus_of_blank_and_endless_lines_has_no_usable_pair(tmp_path):
+    source, target = tmp_path / "a.en", tmp_path / "a.fr"
+    source.write_text("\n \n" + "one " * 5000 + "\n")
+    target.write_text("un\ndeux\ntrois\n")
+    with pytest.raises(UserError, match="3 pairs, of which 2 blank and 1 too long"):
+        train(load_config(None, tiny_overrides((source, target))), str(tmp_path / "model"), io.StringIO())
+
+
+def test_a_model_directory_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="a directory that can be written to"):
+        train(load_config(None, tiny_overrides(write_corpus(tmp_path, 5))), str(tmp_path / "file" / "model"))
+
+
+def test_a_moved_model_directory_still_loads(trained_model, tmp_path):
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    for name in os.listdir(trained_model):
+        tf.io.gfile.makedirs(str(moved))
+        subprocess.run(["cp", "-r", str(trained_model / name), str(moved)], check=True)
+    assert load_model(str(moved)).step == load_model(str(trained_model)).step
