@@ -8,7 +8,8 @@ import time
 import pytest
 
 NASTY = [
-    "one two red cat .", "", "   ", "\ttwo\t", "\u00a0", "a\u00a0b", "line\u2028break", "cr\rinside", "😀😀", "漢字かな",
+    "one two red cat .", "", "   ", "\ttwo\t", "\u00a0", "a\u00a0b", "line\u2028break", "cr\rinside", "😀😀",
+    "漢字かな",
     "e\u0301\u0301\u0301", "\u2581x", "<s> </s> <unk> <pad>", "x" * 500, "## #", "1,234.5", "no words at all 0",
 ]  # fmt: skip
 

@@ -20,7 +20,8 @@ def updates(optimizer, num_steps, start=(1.0, -2.0, 3.0)):
 def test_the_first_phase_is_adam():
     ours = updates(AdamThenSGD(adam_learning_rate=0.1, adam_steps=20), 20)
     theirs = updates(keras.optimizers.Adam(0.1, epsilon=1e-8), 20)
-    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+    # Some values pass close to zero, where only the absolute error means anything.
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
 def test_the_second_phase_is_plain_sgd():
@@ -31,8 +32,8 @@ def test_the_second_phase_is_plain_sgd():
 
 @pytest.mark.parametrize(
     ("step", "rate"),
-    [(0, 2e-4), (59_999, 2e-4), (60_000, 0.5), (1_199_999, 0.5), (1_200_000, 0.25), (1_399_999, 0.25), (1_400_000, 0.125),
-     (2_000_000, 0.5**6)],
+    [(0, 2e-4), (59_999, 2e-4), (60_000, 0.5), (1_199_999, 0.5), (1_200_000, 0.25), (1_399_999, 0.25),
+     (1_400_000, 0.125), (2_000_000, 0.5**6)],
 )  # fmt: skip
 def test_the_rate_is_the_one_the_paper_gives_for_the_step(step, rate):
     assert float(AdamThenSGD().rate_at(tf.constant(step, tf.int64))) == pytest.approx(rate)
