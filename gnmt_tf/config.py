@@ -100,6 +100,8 @@ class ModelConfig(_Section):
     forget_gate_bias: float = 1.0
     init_scale: Positive = 0.04
     """Weights start uniform in [-init_scale, init_scale]."""
+    embedding_init_scale: Positive | None = None
+    """The same for the embeddings alone; by default `init_scale`."""
     share_embeddings: bool = False
     """Whether source and target share one embedding matrix."""
     logit_bound: Positive = 25.0
@@ -111,7 +113,7 @@ class ModelConfig(_Section):
 class TrainingConfig(_Section):
     """Maximum-likelihood training (paper, sections 3 and 5, eq. 7)."""
 
-    seed: Annotated[int, pydantic.Field(ge=0)] = 1
+    seed: Annotated[int, pydantic.Field(ge=0, lt=2**32)] = 1
     num_steps: PositiveInt = 2_000_000
     max_minutes: Positive | None = None
     """Training also ends after this much wall time, summed over restarts."""
@@ -146,20 +148,20 @@ class TrainingConfig(_Section):
 class SearchConfig(_Section):
     """Beam search (paper, section 7)."""
 
-    beam_width: PositiveInt = 8
+    beam_width: Annotated[int, pydantic.Field(gt=0, le=1024)] = 8
     length_penalty_weight: NonNegative = 0.2
     """Alpha of eq. 14."""
     coverage_penalty_weight: NonNegative = 0.2
     """Beta of eq. 14."""
     pruning_margin: Positive | None = 3.0
     """The paper's "beamsize", in nats, for both prunings; null turns them off."""
-    max_length_factor: Positive = 2.0
-    max_length_constant: Annotated[int, pydantic.Field(ge=0)] = 10
+    max_length_factor: Annotated[float, pydantic.Field(gt=0.0, le=100.0)] = 2.0
+    max_length_constant: Annotated[int, pydantic.Field(ge=0, le=1_000_000)] = 10
     """A hypothesis ends at factor x source pieces + constant."""
     n_best: PositiveInt = 1
     batch_size: PositiveInt = 32
     """Sentences of similar length decoded together."""
-    max_source_pieces: PositiveInt = 1024
+    max_source_pieces: Annotated[int, pydantic.Field(gt=1, le=1_000_000)] = 1024
     """Longer sources are cut, and the result is flagged `truncated`."""
 
     @pydantic.model_validator(mode="after")

@@ -2,7 +2,7 @@
 
 Reads the text files that the configuration names; writes the model directory: config.yaml, vocabulary.json,
 checkpoints and logs (TensorBoard events and training.csv). Run the same command again to continue after any kind of
-end. Ctrl-C saves and stops.
+end; --model_dir alone is enough for that. Ctrl-C saves and stops.
 """
 
 from absl import flags
@@ -19,6 +19,11 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def run(flag_values: flags.FlagValues, arguments: list[str]) -> int:
     """Trains; status 0 when finished or terminated by SIGTERM after saving, 130 after Ctrl-C."""
+    import os
+
+    own_config = os.path.join(flag_values["model_dir"].value, "config.yaml")
+    if flag_values["config"].value is None and os.path.exists(own_config):
+        flag_values["config"].value = own_config
     config = config_from_flags(flag_values)
     import sys
 

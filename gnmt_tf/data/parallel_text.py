@@ -3,6 +3,7 @@
 Reads two text files line by line, leaves out pairs that training cannot use, segments the rest; gives a PieceCorpus.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -46,6 +47,14 @@ class PieceCorpus(NamedTuple):
     def num_pairs(self) -> int:
         """Pairs kept."""
         return len(self.source.offsets) - 1
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hex digits that change when any pair does."""
+        digest = hashlib.sha256()
+        for array in (*self.source, *self.target):
+            digest.update(array.tobytes())
+        return digest.hexdigest()[:12]
 
 
 def read_pairs(source_path: str, target_path: str) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from gnmt_tf.config import SearchConfig
 from gnmt_tf.evaluation.corpus_scores import CorpusScores, corpus_scores
 from gnmt_tf.search.translator import Translation, Translator
+from gnmt_tf.text.normalization import is_blank
 
 
 class Evaluation(NamedTuple):
@@ -16,7 +17,7 @@ class Evaluation(NamedTuple):
       scores: of the whole test set.
       translations: one for each source line.
       seconds: wall time of translating, segmentation included, without the first compilation.
-      words_per_second, sentences_per_second: target words (split at spaces) and sentences over `seconds`.
+      words_per_second, sentences_per_second: target words (split at white space) and sentences over `seconds`.
       search: the settings that produced the translations.
     """
 
@@ -44,7 +45,7 @@ def evaluate(
       progress: see `Translator.translate`.
     """
     # The first call traces the graph, which is no part of the speed that a server shows.
-    translator.translate(source_lines[:1])
+    translator.translate([next((line for line in source_lines if not is_blank(line)), "")])
     start = time.perf_counter()
     translations = translator.translate(source_lines, progress)
     seconds = time.perf_counter() - start

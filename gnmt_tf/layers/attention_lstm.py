@@ -23,7 +23,13 @@ from gnmt_tf.layers.lstm_sequence import cell_step
 
 
 class AttentionStep(NamedTuple):
-    """One decoding step of the bottom layer: c, m, context [batch_size, num_units]; probs [batch_size, source_length]."""
+    """One decoding step of the bottom layer.
+
+    Fields:
+      c, m: float [batch_size, num_units].
+      context: float [batch_size, memory_size].
+      attention_probs: float [batch_size, source_length].
+    """
 
     c: tf.Tensor
     m: tf.Tensor

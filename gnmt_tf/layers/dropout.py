@@ -1,6 +1,6 @@
 """Dropout that is a function of (seed, step, place), so that a resumed run drops what the unbroken one would have.
 
-Read by every layer's caller: a `Dropout` says how much to drop at this step; `apply` does it for one tensor.
+Read by every layer's caller: a `Dropout` says how much to drop at this step; `apply_dropout` does it for one tensor.
 """
 
 from typing import NamedTuple

@@ -12,6 +12,7 @@ import tf_keras as keras
 from gnmt_tf.config import ModelConfig
 from gnmt_tf.data.batch import Batch
 from gnmt_tf.layers.attention_sequence import AttentionMemory
+from gnmt_tf.layers.clipping import UNCONSTRAINED
 from gnmt_tf.layers.dropout import Dropout
 from gnmt_tf.layers.initializers import uniform
 from gnmt_tf.layers.output_projection import OutputProjection
@@ -47,12 +48,14 @@ class GNMT(keras.Model):
     Args:
       config: shape of the model.
       vocab_size: pieces in the shared vocabulary.
+      constrained: whether it is trained, and so used, with the clips of eq. 10 and 13.
     """
 
-    def __init__(self, config: ModelConfig, vocab_size: int, **kwargs: Any):
+    def __init__(self, config: ModelConfig, vocab_size: int, constrained: bool = True, **kwargs: Any):
         super().__init__(**kwargs)
         self.config = config
         self.vocab_size = vocab_size
+        self.constrained = constrained
         self.source_embedding = _embedding(config, vocab_size, "source_embedding")
         self.target_embedding = (
             self.source_embedding if config.share_embeddings else _embedding(config, vocab_size, "target_embedding")
@@ -79,6 +82,8 @@ class GNMT(keras.Model):
     @property
     def inference_bounds(self) -> Bounds:
         """The constraints that hold outside training."""
+        if not self.constrained:
+            return Bounds(UNCONSTRAINED, UNCONSTRAINED)
         return Bounds(self.config.clip_bound, self.config.logit_bound)
 
     def call(self, batch: Batch, bounds: Bounds | None = None, dropout: Dropout | None = None) -> tf.Tensor:
@@ -109,13 +114,19 @@ class GNMT(keras.Model):
     def decode_step(self, ids: tf.Tensor, state: DecoderState, memory: AttentionMemory) -> GNMTStep:
         """Feeds one target piece per row: ids int32 [batch_size], the memory of the same rows."""
         embeddings = tf.gather(self.target_embedding.embeddings, ids)
-        step = self.decoder.step(embeddings, state, memory, self.config.clip_bound)
-        logits = self.output_projection(step.outputs, self.config.logit_bound)
+        bounds = self.inference_bounds
+        step = self.decoder.step(embeddings, state, memory, bounds.clip_bound)
+        logits = self.output_projection(step.outputs, bounds.logit_bound)
         return GNMTStep(logits, step.state, step.attention_probs)
 
     def get_config(self) -> dict[str, Any]:
         """Arguments that rebuild the model."""
-        return {"config": self.config.model_dump(), "vocab_size": self.vocab_size, "name": self.name}
+        return {
+            "config": self.config.model_dump(),
+            "vocab_size": self.vocab_size,
+            "constrained": self.constrained,
+            "name": self.name,
+        }
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "GNMT":
@@ -125,5 +136,8 @@ class GNMT(keras.Model):
 
 def _embedding(config: ModelConfig, vocab_size: int, name: str) -> keras.layers.Embedding:
     return keras.layers.Embedding(
-        vocab_size, config.embedding_size, embeddings_initializer=uniform(config.init_scale), name=name
+        vocab_size,
+        config.embedding_size,
+        embeddings_initializer=uniform(config.embedding_init_scale or config.init_scale),
+        name=name,
     )

@@ -55,11 +55,23 @@ class ModelDirectory:
             ) from None
 
     def write_config(self, config: Config) -> None:
-        """Saves the resolved configuration, whole or not at all."""
+        """Saves the resolved configuration, whole or not at all.
+
+        Raises:
+          UserError: the disk is full or the directory cannot be written to.
+        """
         temporary = self.config_path + ".new"
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(to_yaml(config))
-        os.replace(temporary, self.config_path)
+        try:
+            with open(temporary, "w", encoding="utf-8") as file:
+                file.write(to_yaml(config))
+            os.replace(temporary, self.config_path)
+        except OSError as error:
+            raise UserError(
+                self.config_path,
+                "a file that can be written to",
+                os.strerror(error.errno or 0),
+                "Free some space, or choose another --model_dir.",
+            ) from None
 
     def read_config(self) -> Config:
         """The configuration the model was trained with.
@@ -68,6 +80,13 @@ class ModelDirectory:
           UserError: there is none.
         """
         if not os.path.exists(self.config_path):
+            if self.has_checkpoints():
+                raise UserError(
+                    self.config_path,
+                    "the configuration that the checkpoints beside it were trained with",
+                    "no such file",
+                    "Put config.yaml back.",
+                )
             raise UserError(
                 f"--model_dir {self.path}",
                 "a model directory, with config.yaml in it",
@@ -82,7 +101,20 @@ class ModelDirectory:
 
     def checkpoint(self, which: Which) -> str | None:
         """Path prefix of the newest checkpoint of a kind."""
-        return tf.train.latest_checkpoint(self.checkpoints_path(which))
+        state = tf.train.get_checkpoint_state(self.checkpoints_path(which))
+        for prefix in reversed(state.all_model_checkpoint_paths if state else []):
+            if os.path.exists(prefix + ".index"):
+                return prefix
+        return None
+
+    def has_checkpoints(self) -> bool:
+        """Whether any checkpoint file is there, readable or not."""
+        paths = [path for path in map(self.checkpoints_path, ("best", "latest")) if os.path.isdir(path)]
+        return any(name.endswith((".index", "checkpoint")) for path in paths for name in os.listdir(path))
+
+
+_READ_ERRORS = (tf.errors.OpError, ValueError, IndexError, RuntimeError)
+"""What TensorFlow raises for a checkpoint that is damaged, cut short or of another shape."""
 
 
 class TrainingState(tf.Module):
@@ -90,14 +122,18 @@ class TrainingState(tf.Module):
 
     Args:
       vocabulary: whose fingerprint the checkpoint carries, since ids mean nothing without it.
+      corpus_fingerprint: of the training pairs, since the order of batches means nothing without them.
     """
 
-    def __init__(self, vocabulary: Vocabulary):
+    def __init__(self, vocabulary: Vocabulary, corpus_fingerprint: str):
         super().__init__()
         self.elapsed_seconds = tf.Variable(0.0, dtype=tf.float64)
         self.best_bleu = tf.Variable(-1.0, dtype=tf.float64)
+        self.best_log_perplexity = tf.Variable(float("inf"), dtype=tf.float64)
         self.best_step = tf.Variable(0, dtype=tf.int64)
+        self.evaluated_step = tf.Variable(-1, dtype=tf.int64)
         self.vocabulary_fingerprint = tf.Variable(vocabulary.fingerprint)
+        self.corpus_fingerprint = tf.Variable(corpus_fingerprint)
 
 
 class LoadedModel(NamedTuple):
@@ -138,7 +174,7 @@ def load_model(path: str, which: Which | None = None) -> LoadedModel:
             f"--model_dir {path}", "a checkpoint", "none yet", "Let `gnmt train` run until it has saved one."
         )
     check_vocabulary(found[0], vocabulary, directory.vocabulary_path)
-    model = GNMT(config.model, vocabulary.size)
+    model = GNMT(config.model, vocabulary.size, config.training.constrained)
     step = tf.Variable(0, dtype=tf.int64)
     restore(tf.train.Checkpoint(model=model, step=step), found[0])
     return LoadedModel(model, WordpieceSegmenter(vocabulary), config, found[0], int(step))
@@ -152,11 +188,11 @@ def restore(checkpoint: tf.train.Checkpoint, prefix: str) -> None:
     """
     try:
         checkpoint.restore(prefix).assert_existing_objects_matched().expect_partial()
-    except (AssertionError, ValueError, tf.errors.OpError) as error:
+    except (AssertionError, *_READ_ERRORS) as error:
         raise UserError(
             f"checkpoint {prefix}",
             "weights of the shape that config.yaml and the vocabulary ask for",
-            str(error).strip().splitlines()[0],
+            _first_line(error),
             "Use the config.yaml and vocabulary.json it was trained with.",
         ) from None
 
@@ -170,12 +206,12 @@ def check_vocabulary(prefix: str, vocabulary: Vocabulary, name: str) -> None:
     try:
         reader = tf.train.load_checkpoint(prefix)
         trained_with = reader.get_tensor("state/vocabulary_fingerprint/.ATTRIBUTES/VARIABLE_VALUE").decode()
-    except (tf.errors.OpError, ValueError) as error:
+    except _READ_ERRORS as error:
         raise UserError(
             f"checkpoint {prefix}",
             "a whole checkpoint of this program",
-            str(error).splitlines()[0],
-            "Remove it to fall back on the one before, or copy it again.",
+            _first_line(error),
+            "Copy it again, or remove its files to fall back on the one before.",
         ) from None
     if trained_with != vocabulary.fingerprint:
         raise UserError(
@@ -184,3 +220,7 @@ def check_vocabulary(prefix: str, vocabulary: Vocabulary, name: str) -> None:
             f"another one ({vocabulary.fingerprint}, {vocabulary.size} pieces)",
             "Put the vocabulary.json that the model was trained with beside it, or train into a new directory.",
         )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -26,7 +26,7 @@ class TrainableGNMT(GNMT):
     """
 
     def __init__(self, settings: Config, vocab_size: int, **kwargs: Any):
-        super().__init__(settings.model, vocab_size, **kwargs)
+        super().__init__(settings.model, vocab_size, settings.training.constrained, **kwargs)
         self.settings = settings
 
     def compile_for_training(self) -> None:
@@ -38,7 +38,7 @@ class TrainableGNMT(GNMT):
     def training_bounds(self, step: tf.Tensor) -> Bounds:
         """The constraints at a step (section 6)."""
         training = self.settings.training
-        if not training.constrained:
+        if not self.constrained:
             return Bounds(tf.constant(UNCONSTRAINED), tf.constant(UNCONSTRAINED))
         steps = training.clip_bound_steps or training.num_steps
         clip_bound = scheduled_clip_bound(step, training.clip_bound_start, self.config.clip_bound, steps)
@@ -86,3 +86,12 @@ class TrainableGNMT(GNMT):
 
         self.train_function = lambda iterator: run(next(iterator))
         return self.train_function
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments that rebuild the model."""
+        return {"settings": self.settings.model_dump(), "vocab_size": self.vocab_size, "name": self.name}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "TrainableGNMT":
+        """The inverse of `get_config`."""
+        return cls(**(config | {"settings": Config(**config["settings"])}))

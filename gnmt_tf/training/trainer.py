@@ -5,7 +5,7 @@ Reads a Config and its text files; gives a trained model directory. Running it a
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import NamedTuple, TextIO
 
@@ -18,10 +18,11 @@ from gnmt_tf.data.parallel_text import PieceCorpus, load_corpus, read_pairs
 from gnmt_tf.evaluation.evaluator import evaluate
 from gnmt_tf.evaluation.log_perplexity import LogPerplexity
 from gnmt_tf.search.translator import Translator
+from gnmt_tf.text.lines import read_lines
 from gnmt_tf.text.segmenter import WordpieceSegmenter
 from gnmt_tf.text.vocabulary import Vocabulary
 from gnmt_tf.text.wordpiece_trainer import train_wordpieces
-from gnmt_tf.training.callbacks import Checkpoints, Clock, DevScores, Evaluation, Progress, Stopping, TrainingLog
+from gnmt_tf.training.callbacks import Checkpoints, Clock, DevScores, Evaluation, Progress, Stopping, TrainingLog, say
 from gnmt_tf.training.model_directory import ModelDirectory, TrainingState, check_vocabulary, restore
 from gnmt_tf.training.trainable import TrainableGNMT
 
@@ -38,7 +39,11 @@ CHANGEABLE_KEYS = frozenset(
         "jit_compile",
     )
 )
-"""What may differ when a run is continued; any key of `search` may too."""
+"""What may differ when a run is continued; any key of `search`, and the paths of files, may too."""
+
+PATH_KEYS = frozenset(
+    "data." + key for key in ("train_source", "train_target", "dev_source", "dev_target", "vocabulary")
+)
 
 
 class Outcome(Enum):
@@ -73,7 +78,9 @@ def train(config: Config, model_dir: str, output: TextIO = sys.stderr) -> Traini
     train_paths = _needed_paths(config)
     directory = ModelDirectory(model_dir)
     directory.create()
-    _check_config(config, directory)
+    prefix = _checkpoint_to_continue(directory)
+    if prefix:
+        _check_config(config, directory)
     vocabulary = _vocabulary(config, directory, train_paths, output)
     segmenter = WordpieceSegmenter(vocabulary)
     corpus = _load(config, train_paths, segmenter, output)
@@ -83,14 +90,15 @@ def train(config: Config, model_dir: str, output: TextIO = sys.stderr) -> Traini
     keras.utils.set_random_seed(config.training.seed)
     model = TrainableGNMT(config, vocabulary.size)
     model.compile_for_training()
-    state = TrainingState(vocabulary)
+    state = TrainingState(vocabulary, corpus.fingerprint)
     checkpoint = tf.train.Checkpoint(
         model=model, optimizer=model.optimizer, state=state, step=model.optimizer.iterations
     )
-    if prefix := directory.checkpoint("latest"):
+    if prefix:
         check_vocabulary(prefix, vocabulary, directory.vocabulary_path)
         restore(checkpoint, prefix)
-        print(f"Continuing after step {int(model.optimizer.iterations)} ({prefix}).", file=output, flush=True)
+        _check_corpus(state, corpus, train_paths)
+        say(output, f"Continuing after step {int(model.optimizer.iterations)} ({prefix}).")
     return _fit(config, directory, model, segmenter, corpus, state, checkpoint, output)
 
 
@@ -111,8 +119,9 @@ def _fit(
     clock = Clock(state)
     log = TrainingLog(directory.logs_path, first_step)
     checkpoints = Checkpoints(
-        training, checkpoint, directory.checkpoints_path("latest"), directory.checkpoints_path("best")
+        training, checkpoint, directory.checkpoints_path("latest"), directory.checkpoints_path("best"), clock
     )
+    checkpoints.set_model(model)
     stopping = Stopping(training, clock, output)
     callbacks = [Progress(training, log, clock, output)]
     evaluation = None
@@ -121,19 +130,19 @@ def _fit(
         callbacks.append(evaluation)
     callbacks += [checkpoints, stopping]
     time_left = training.max_minutes is None or clock.seconds() < training.max_minutes * 60.0
-    if first_step < training.num_steps and time_left:
-        checkpoints.set_model(model)
-        checkpoints.save()
-        with stopping:
+    with stopping:
+        if first_step < training.num_steps and time_left:
+            checkpoints.save()
             model.fit(
                 stream.dataset(first_step),
                 steps_per_epoch=training.num_steps - first_step,
                 verbose=0,
                 callbacks=callbacks,
             )
-            if stopping.signal_number is None and evaluation is not None:
-                evaluation.evaluate()
-            checkpoints.save()
+        if evaluation is not None and stopping.signal_number is None:
+            evaluation.set_model(model)
+            evaluation.evaluate()
+        checkpoints.save()
     outcome = {None: Outcome.FINISHED, 2: Outcome.INTERRUPTED}.get(stopping.signal_number, Outcome.TERMINATED)
     return TrainingResult(outcome, int(model.optimizer.iterations), float(state.best_bleu), int(state.best_step))
 
@@ -147,39 +156,65 @@ def _needed_paths(config: Config) -> tuple[str, str]:
         raise UserError(
             "config keys data.dev_source, data.dev_target", "both or neither", "only one", "Give the other one too."
         )
+    for path in (data.dev_source, data.dev_target):
+        if path:
+            # A missing file is better found now than after minutes of work on the training text.
+            next(read_lines(path), None)
     return str(data.train_source), str(data.train_target)
+
+
+def _checkpoint_to_continue(directory: ModelDirectory) -> str | None:
+    prefix = directory.checkpoint("latest")
+    if prefix is None and directory.has_checkpoints():
+        raise UserError(
+            f"--model_dir {directory.path}",
+            "a whole checkpoint, or none at all",
+            "checkpoint files of which none can be used",
+            "Copy checkpoints/latest again, or train into a new directory.",
+        )
+    return prefix
+
+
+def _check_corpus(state: TrainingState, corpus: PieceCorpus, paths: tuple[str, str]) -> None:
+    trained_on = state.corpus_fingerprint.numpy().decode()
+    if trained_on != corpus.fingerprint:
+        raise UserError(
+            ", ".join(paths),
+            f"the sentence pairs the model was trained on so far (fingerprint {trained_on})",
+            f"{corpus.num_pairs} others ({corpus.fingerprint})",
+            "Give the same files, or train into a new directory.",
+        )
 
 
 def _check_config(config: Config, directory: ModelDirectory) -> None:
     """Refuses to continue a model with settings that would make it another one."""
-    if not directory.checkpoint("latest"):
-        return
     old, new = directory.read_config().model_dump(), config.model_dump()
     differing = [
         f"{section}.{key} ({old[section][key]!r} -> {value!r})"
         for section, values in new.items()
         for key, value in values.items()
-        if section != "search" and f"{section}.{key}" not in CHANGEABLE_KEYS and old[section][key] != value
+        if section != "search" and f"{section}.{key}" not in CHANGEABLE_KEYS | PATH_KEYS and old[section][key] != value
     ]
     if differing:
         raise UserError(
             f"--model_dir {directory.path}",
             "the settings its model was trained with so far",
             ", ".join(differing),
-            "Undo the change, or train into a new directory. These may change on the way: search.*, "
+            "Undo the change, or train into a new directory. These may change on the way: search.*, paths of files, "
             + ", ".join(sorted(CHANGEABLE_KEYS))
             + ".",
         )
 
 
 def _vocabulary(config: Config, directory: ModelDirectory, paths: tuple[str, str], output: TextIO) -> Vocabulary:
-    """The directory's own vocabulary; else the given one; else one made from the training text."""
-    if tf.io.gfile.exists(directory.vocabulary_path):
+    """The vocabulary of the model that is continued; else the given one; else one made from the training text."""
+    if directory.has_checkpoints():
         return directory.read_vocabulary()
     if config.data.vocabulary:
         vocabulary = Vocabulary.load(config.data.vocabulary)
+        _check_settings(vocabulary, config)
     else:
-        print(f"Making a vocabulary of {config.text.vocab_size} pieces.", file=output, flush=True)
+        say(output, f"Making a vocabulary of {config.text.vocab_size} pieces.")
 
         def lines() -> Iterator[str]:
             for pair in read_pairs(*paths):
@@ -190,6 +225,23 @@ def _vocabulary(config: Config, directory: ModelDirectory, paths: tuple[str, str
     return vocabulary
 
 
+def _check_settings(vocabulary: Vocabulary, config: Config) -> None:
+    made_with, asked_for = vocabulary.config.model_dump(), config.text.model_dump()
+    # How many pieces there are to be is a wish; what they are made of decides how text is read.
+    differing = [
+        f"text.{key} {made_with[key]!r}, not {value!r}"
+        for key, value in asked_for.items()
+        if key in ("unicode_form", "lowercase", "split_digits") and made_with[key] != value
+    ]
+    if differing:
+        raise UserError(
+            f"config key data.vocabulary ({config.data.vocabulary})",
+            "a vocabulary made with the settings in `text`",
+            "one made with " + ", ".join(differing),
+            "Make it again with `gnmt vocab`, or change the settings.",
+        )
+
+
 def _load(config: Config, paths: tuple[str, str], segmenter: WordpieceSegmenter, output: TextIO) -> PieceCorpus:
     start = time.monotonic()
     corpus = load_corpus(
@@ -198,30 +250,28 @@ def _load(config: Config, paths: tuple[str, str], segmenter: WordpieceSegmenter,
         config.data.max_source_pieces,
         config.data.max_target_pieces,
         lambda count: (
-            print(f"Read {count:,} pairs, {count / (time.monotonic() - start):,.0f}/s.", file=output, flush=True)
+            say(output, f"Read {count:,} pairs, {count / (time.monotonic() - start):,.0f}/s.")
             if count % 100_000 == 0
             else None
         ),
     )
-    print(
+    say(
+        output,
         f"{corpus.num_pairs:,} sentence pairs; left out: {corpus.num_blank:,} blank, {corpus.num_too_long:,} too long.",
-        file=output,
-        flush=True,
     )
     return corpus
 
 
 def _describe(model: TrainableGNMT, stream: BatchStream, output: TextIO) -> None:
     shapes = ", ".join(f"{bucket.source_length}x{bucket.target_length}" for bucket in stream.buckets)
-    print(
+    say(
+        output,
         f"{model.count_params():,} parameters, {stream.steps_per_epoch:,} steps a pass, batch shapes {shapes} "
         f"({stream.padding_share:.0%} padding), each compiled when it first comes.",
-        file=output,
-        flush=True,
     )
 
 
-def _dev_scorer(config: Config, model: TrainableGNMT, segmenter: WordpieceSegmenter):
+def _dev_scorer(config: Config, model: TrainableGNMT, segmenter: WordpieceSegmenter) -> Callable[[], DevScores]:
     data, training = config.data, config.training
     paths = str(data.dev_source), str(data.dev_target)
     pairs = list(read_pairs(*paths))
@@ -231,7 +281,13 @@ def _dev_scorer(config: Config, model: TrainableGNMT, segmenter: WordpieceSegmen
     log_perplexity = LogPerplexity(model, search.batch_size)
 
     def score() -> DevScores:
-        evaluation = evaluate(translator, [source for source, _ in pairs], [target for _, target in pairs])
+        evaluation = evaluate(
+            translator,
+            [source for source, _ in pairs],
+            [target for _, target in pairs],
+            # A model that writes no capitals is not measured by them.
+            lowercase=segmenter.vocabulary.config.lowercase,
+        )
         return DevScores(evaluation.scores.bleu, log_perplexity(corpus))
 
     return score
