@@ -14,7 +14,9 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     define_search_flags(flag_values)
     flags.DEFINE_string("source", None, "Source text, plain or .gz.", required=True, flag_values=flag_values)
     flags.DEFINE_string("reference", None, "Its translation.", required=True, flag_values=flag_values)
-    flags.DEFINE_bool("lowercase", False, "Score without regard to case.", flag_values=flag_values)
+    flags.DEFINE_bool(
+        "lowercase", None, "Score without regard to case; by default as the vocabulary says.", flag_values=flag_values
+    )
     flags.DEFINE_string("output", None, "File for the translations.", flag_values=flag_values)
     flags.DEFINE_string("json", None, "File for the scores as JSON.", flag_values=flag_values)
 
@@ -25,6 +27,7 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     import sys
 
     start_tensorflow()
+    from gnmt_tf.commands.output_file import open_output
     from gnmt_tf.data.parallel_text import load_corpus, read_pairs
     from gnmt_tf.evaluation.evaluator import evaluate
     from gnmt_tf.evaluation.log_perplexity import LogPerplexity
@@ -35,24 +38,31 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     pairs = list(read_pairs(*paths))
     search = search_from_flags(flag_values)
     loaded = load_model(flag_values["model_dir"].value, flag_values["checkpoint"].value)
+    lowercase = flag_values["lowercase"].value
+    if lowercase is None:
+        lowercase = loaded.segmenter.vocabulary.config.lowercase
+    limit = search.max_source_pieces
+    corpus = load_corpus(*paths, loaded.segmenter, limit, limit)
     rate = Rate(len(pairs))
     watched = sys.stderr.isatty()
     evaluation = evaluate(
         Translator(loaded.model, loaded.segmenter, search),
         [source for source, _ in pairs],
         [reference for _, reference in pairs],
-        flag_values["lowercase"].value,
+        lowercase,
         (lambda done: print(f"\r{rate.describe(done)}\033[K", end="", file=sys.stderr, flush=True))
         if watched
         else None,
     )
-    corpus = load_corpus(*paths, loaded.segmenter, search.max_source_pieces, search.max_source_pieces)
+    if watched:
+        print(file=sys.stderr)
     scores = evaluation.scores
     report = {
         "bleu": scores.bleu,
         "chrf": scores.chrf,
         "exact_match": scores.exact_match / 100.0,
         "log_perplexity": LogPerplexity(loaded.model, search.batch_size)(corpus),
+        "log_perplexity_pairs": corpus.num_pairs,
         "sentences": len(pairs),
         "sentences_per_second": evaluation.sentences_per_second,
         "words_per_second": evaluation.words_per_second,
@@ -65,10 +75,11 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     }
     _print_report(report)
     if flag_values["output"].value:
-        texts = [translation.text.replace("\n", " ") + "\n" for translation in evaluation.translations]
-        _write(flag_values["output"].value, "--output", "".join(texts))
+        with open_output(flag_values["output"].value, "--output") as file:
+            file.writelines(translation.text.replace("\n", " ") + "\n" for translation in evaluation.translations)
     if flag_values["json"].value:
-        _write(flag_values["json"].value, "--json", json.dumps(report, indent=1) + "\n")
+        with open_output(flag_values["json"].value, "--json") as file:
+            file.write(json.dumps(report, indent=1) + "\n")
 
 
 def _print_report(report: dict) -> None:
@@ -76,22 +87,12 @@ def _print_report(report: dict) -> None:
     print(f"BLEU            {report['bleu']:.2f}   {report['signature']}")
     print(f"chrF            {report['chrf']:.2f}   {report['chrf_signature']}")
     print(f"exact match     {report['exact_match']:.1%} of {report['sentences']} sentences")
-    print(f"log perplexity  {report['log_perplexity']:.4f} nats per target piece")
+    print(
+        f"log perplexity  {report['log_perplexity']:.4f} nats per target piece, {report['log_perplexity_pairs']} pairs"
+    )
     print(f"speed           {report['sentences_per_second']:.1f} sentences/s, {report['words_per_second']:.0f} words/s")
     print(
         f"from            step {report['step']}, config {report['config']}, beam width {search['beam_width']}, "
         f"length penalty {search['length_penalty_weight']}, coverage penalty {search['coverage_penalty_weight']}, "
         f"pruning margin {search['pruning_margin']}"
     )
-
-
-def _write(path: str, flag: str, text: str) -> None:
-    from gnmt_tf.config import UserError
-
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise UserError(
-            f"{flag} {path}", "a file that can be written to", error.strerror or "", "Choose another path."
-        ) from None

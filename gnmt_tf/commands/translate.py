@@ -1,6 +1,6 @@
 """Translate text with a model directory.
 
-One line in, one line out, in order; stdout carries translations only.
+One line in, one line out, in order; stdout carries translations only. Typed at a terminal, each line is answered at once.
 """
 
 from absl import flags
@@ -15,15 +15,20 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     flags.DEFINE_string("input", None, "Text file, plain or .gz; by default stdin.", flag_values=flag_values)
     flags.DEFINE_string("output", None, "File for the translations; by default stdout.", flag_values=flag_values)
     flags.DEFINE_bool("scores", False, "Write score<TAB>translation.", flag_values=flag_values)
+    flags.DEFINE_bool(
+        "unbuffered",
+        None,
+        "Answer each line before the next is read; by default at a terminal.",
+        flag_values=flag_values,
+    )
 
 
 def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     """Translates line by line."""
-    import contextlib
     import sys
 
     start_tensorflow()
-    from gnmt_tf.config import UserError
+    from gnmt_tf.commands.output_file import open_output
     from gnmt_tf.search.translator import Rate, Translator
     from gnmt_tf.text.lines import decode_lines, read_lines
     from gnmt_tf.training.model_directory import load_model
@@ -33,25 +38,31 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     search = search_from_flags(flag_values)
     loaded = load_model(flag_values["model_dir"].value, flag_values["checkpoint"].value)
     translator = Translator(loaded.model, loaded.segmenter, search)
+    unbuffered = flag_values["unbuffered"].value
+    if unbuffered is None:
+        unbuffered = not source and sys.stdin.isatty()
+    watched = sys.stderr.isatty() and bool(target or not sys.stdout.isatty())
     rate = Rate(None)
-    watched = sys.stderr.isatty()
 
     def progress(done: int) -> None:
         if watched:
             print(f"\r{rate.describe(done)}\033[K", end="", file=sys.stderr, flush=True)
 
-    with contextlib.ExitStack() as stack:
-        try:
-            output = stack.enter_context(open(target, "w", encoding="utf-8")) if target else sys.stdout
-        except OSError as error:
-            raise UserError(
-                f"--output {target}", "a file that can be written to", error.strerror or "", "Choose another path."
-            ) from None
-        for translation in translator.translate_stream(lines, progress):
+    count = truncated = 0
+    with open_output(target, "--output") as output:
+        for translation in translator.translate_stream(lines, progress, 1 if unbuffered else None):
             # A translation is one line, whatever the pieces held.
             text = translation.text.replace("\n", " ")
             prefix = f"{translation.score:.4f}\t" if flag_values["scores"].value else ""
             output.write(f"{prefix}{text}\n")
             output.flush()
+            count += 1
+            truncated += translation.truncated
     if watched:
         print(file=sys.stderr)
+    if truncated:
+        print(
+            f"{truncated} of {count} lines were cut: the source at search.max_source_pieces="
+            f"{search.max_source_pieces}, or the translation at its length limit.",
+            file=sys.stderr,
+        )

@@ -6,11 +6,12 @@ warm-up requests.
 
 import os
 import shutil
+import tempfile
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from gnmt_tf.config import SearchConfig, UserError
+from gnmt_tf.config import Config, SearchConfig, UserError, to_yaml
 from gnmt_tf.export.signatures import TranslationModule
 from gnmt_tf.export.warmup import write_warmup_requests
 from gnmt_tf.training.model_directory import ModelDirectory, Which, load_model
@@ -53,19 +54,22 @@ def export_saved_model(
     """
     loaded = load_model(model_dir, which)
     directory = ModelDirectory(model_dir)
-    module = TranslationModule(
-        loaded.model,
-        loaded.segmenter.vocabulary,
-        search or loaded.config.search,
-        [directory.vocabulary_path, directory.config_path],
-    )
-    version = _next_version(export_dir)
-    path = os.path.join(export_dir, str(version))
-    temporary = os.path.join(export_dir, f".{version}.partial")
+    search = search or loaded.config.search
+    path = temporary = ""
     try:
+        version = _next_version(export_dir)
+        path = os.path.join(export_dir, str(version))
+        temporary = os.path.join(export_dir, f".{version}.partial")
         shutil.rmtree(temporary, ignore_errors=True)
         os.makedirs(temporary)
-        tf.saved_model.save(module, temporary, signatures=module.signatures)
+        with tempfile.TemporaryDirectory() as assets:
+            config_path = os.path.join(assets, "config.yaml")
+            with open(config_path, "w", encoding="utf-8") as file:
+                file.write(to_yaml(_config_of_export(loaded.config, search)))
+            module = TranslationModule(
+                loaded.model, loaded.segmenter.vocabulary, search, [directory.vocabulary_path, config_path]
+            )
+            tf.saved_model.save(module, temporary, signatures=module.signatures)
         if warmup:
             write_warmup_requests(temporary, list(WARMUP_TEXTS), model_name)
         os.rename(temporary, path)
@@ -77,10 +81,17 @@ def export_saved_model(
             "Choose another path, mend its permissions or free some space.",
         ) from None
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if temporary:
+            shutil.rmtree(temporary, ignore_errors=True)
     return Export(path, version, loaded.step)
 
 
 def _next_version(export_dir: str) -> int:
     names = os.listdir(export_dir) if os.path.isdir(export_dir) else []
-    return max((int(name) for name in names if name.isdigit()), default=0) + 1
+    return max((int(name) for name in names if name.isascii() and name.isdigit()), default=0) + 1
+
+
+def _config_of_export(config: Config, search: SearchConfig) -> Config:
+    """The settings the signatures hold; where the training text lay is nobody's business there."""
+    nowhere = dict.fromkeys(("train_source", "train_target", "dev_source", "dev_target", "vocabulary"))
+    return config.model_copy(update={"search": search, "data": config.data.model_copy(update=nowhere)})

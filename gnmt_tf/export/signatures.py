@@ -50,12 +50,13 @@ class TranslationModule(tf.Module):
         def source(text: tf.Tensor) -> _Source:
             return _source(self.segmenter.encode(text), search.max_source_pieces)
 
-        def searched(text: tf.Tensor, settings: SearchConfig) -> tuple[_Source, BeamResult]:
+        def searched(text: tf.Tensor, settings: SearchConfig, keep_attention: bool) -> tuple[_Source, BeamResult]:
             rows = source(text)
-            return rows, beam_search(model, model.encode(rows.ids, rows.lengths), rows.lengths, settings)
+            memory = model.encode(rows.ids, rows.lengths)
+            return rows, beam_search(model, memory, rows.lengths, settings, keep_attention=keep_attention)
 
         def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
-            rows, result = searched(text, one)
+            rows, result = searched(text, one, keep_attention=False)
             return {
                 "translation": self.segmenter.decode(result.ids[:, 0]),
                 "score": result.scores[:, 0],
@@ -63,7 +64,7 @@ class TranslationModule(tf.Module):
             }
 
         def n_best(text: tf.Tensor) -> dict[str, tf.Tensor]:
-            rows, result = searched(text, many)
+            rows, result = searched(text, many, keep_attention=True)
             return {
                 "translation": self.segmenter.decode(result.ids),
                 "score": result.scores,
@@ -106,7 +107,11 @@ class TranslationModule(tf.Module):
 
         @tf.function(input_signature=[TEXT, TEXT])
         def two_inputs(text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
-            return run(text, translation)
+            same = tf.debugging.assert_equal(
+                tf.shape(text), tf.shape(translation), message="text and translation have unequal numbers of rows"
+            )
+            with tf.control_dependencies([same]):
+                return run(tf.identity(text), translation)
 
         return two_inputs
 
@@ -121,7 +126,13 @@ class TranslationModule(tf.Module):
 
 
 def _with_blank_first(values: tf.Tensor) -> tf.Tensor:
-    blank = tf.fill(tf.shape(values[:1]), "") if values.dtype == tf.string else tf.zeros_like(values[:1])
+    # Further hypotheses of a blank line do not exist, which is written as everywhere: "" and -inf.
+    if values.dtype == tf.string:
+        blank = tf.fill(tf.shape(values[:1]), "")
+    elif values.shape.rank == 2 and values.dtype == tf.float32:
+        blank = tf.concat([tf.zeros_like(values[:1, :1]), tf.fill(tf.shape(values[:1, 1:]), float("-inf"))], axis=1)
+    else:
+        blank = tf.zeros_like(values[:1])
     return tf.concat([blank, values], axis=0)
 
 

@@ -10,7 +10,15 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from gnmt_tf.layers.lstm_sequence import CellStep, cell_gradient, cell_step, product_over_steps, shift, step_array
+from gnmt_tf.layers.lstm_sequence import (
+    CellStep,
+    cell_gradient,
+    cell_step,
+    product_over_steps,
+    shift,
+    step_array,
+    zero_state,
+)
 
 MASKED_SCORE = -1e9
 """Score of a source position that is only padding: exp of it is 0 beside any real score."""
@@ -20,7 +28,7 @@ class AttentionMemory(NamedTuple):
     """What the attention reads of a source sentence.
 
     Fields:
-      values: float [batch_size, source_length, num_units], the top encoder layer.
+      values: float [batch_size, source_length, memory_size], the top encoder layer.
       keys: float [batch_size, source_length, attention_units], the values after the attention's first product.
       score_bias: float [batch_size, source_length], 0 at real pieces, MASKED_SCORE at padding.
     """
@@ -37,7 +45,7 @@ class AttentionWeights(NamedTuple):
       query_kernel: float [num_units, attention_units].
       score_kernel: float [attention_units].
       recurrent_kernel: float [num_units, 4 * num_units].
-      context_kernel: float [num_units, 4 * num_units], the rows of the layer's kernel that meet the context.
+      context_kernel: float [memory_size, 4 * num_units], the rows of the layer's kernel that meet the context.
     """
 
     query_kernel: tf.Tensor
@@ -51,7 +59,7 @@ class AttentionSequence(NamedTuple):
 
     Fields:
       outputs: float [target_length, batch_size, num_units].
-      contexts: float [target_length, batch_size, num_units].
+      contexts: float [target_length, batch_size, memory_size].
       attention_probs: float [target_length, batch_size, source_length]; no gradient flows through it.
     """
 
@@ -71,7 +79,7 @@ def attend(
       memory: the source side.
 
     Returns:
-      context [batch_size, num_units], attention probabilities [batch_size, source_length], and the hidden layer
+      context [batch_size, memory_size], attention probabilities [batch_size, source_length], and the hidden layer
       [batch_size, source_length, attention_units].
     """
     hidden = tf.tanh(memory.keys + query[:, None, :])
@@ -94,83 +102,121 @@ def attention_lstm_sequence(
       projected: float [target_length, batch_size, 4 * num_units], the embeddings through their part of the kernel.
       memory: the source side.
       weights: see AttentionWeights.
-      context_scale: float [target_length, batch_size, num_units], the dropout mask of the context as an input of this
+      context_scale: float [target_length, batch_size, memory_size], the dropout mask of the context as an input of this
         layer (0 or 1/keep), or None.
       clip_bound: scalar delta of eq. 10.
       output_activation: see `cell_step`.
     """
-    length = projected.shape[0] or tf.shape(projected)[0]
-    batch_size = projected.shape[1] or tf.shape(projected)[1]
-    num_units = weights.recurrent_kernel.shape[0]
-    zeros = tf.zeros([batch_size, num_units], projected.dtype)
-
-    def scaled(context: tf.Tensor, t: tf.Tensor) -> tf.Tensor:
-        return context if context_scale is None else context * context_scale[t]
+    loop = _Loop(context_scale, clip_bound, output_activation)
 
     @tf.custom_gradient
-    def run(projected, values, keys, query_kernel, score_kernel, recurrent_kernel, context_kernel):
+    def run(projected, values, keys, *kernels):
         source = AttentionMemory(values, keys, memory.score_bias)
-        state_kernel = tf.concat([recurrent_kernel, context_kernel], axis=0)
-
-        def forward(t, c, m, arrays):
-            context, probs, _ = attend(tf.matmul(m, query_kernel), score_kernel, source)
-            sums = projected[t] + tf.matmul(tf.concat([m, scaled(context, t)], axis=-1), state_kernel)
-            step = cell_step(sums, c, clip_bound, output_activation)
-            written = tuple(array.write(t, value) for array, value in zip(arrays, (*step, context, probs), strict=True))
-            return t + 1, step.c, step.m, written
-
-        widths = (num_units, num_units, 4 * num_units, values.shape[-1], memory.values.shape[1])
-        arrays = tuple(step_array(projected, length, width) for width in widths)
-        *_, arrays = tf.while_loop(
-            lambda t, *_: t < length, forward, (0, zeros, zeros, arrays), maximum_iterations=length
-        )
-        cells, outputs, gates, contexts, probs = (array.stack() for array in arrays)
+        steps = _forward(loop, projected, source, AttentionWeights(*kernels))
 
         def gradient(d_outputs, d_contexts, _):
-            previous_cells, previous_outputs = shift(cells), shift(outputs)
-            queries = tf.matmul(previous_outputs, query_kernel)
+            return _backward(loop, steps, source, AttentionWeights(*kernels), d_outputs, d_contexts)
 
-            def backward(t, d_c, d_m, d_keys, d_score_kernel, d_arrays):
-                step = CellStep(cells[t], outputs[t], gates[t])
-                d_sums, d_c = cell_gradient(
-                    step, previous_cells[t], d_outputs[t] + d_m, d_c, clip_bound, output_activation
-                )
-                d_m, d_context = tf.split(
-                    tf.matmul(d_sums, state_kernel, transpose_b=True), [num_units, values.shape[-1]], axis=-1
-                )
-                d_context = scaled(d_context, t) + d_contexts[t]
-                d_probs = tf.linalg.matvec(values, d_context)
-                d_scores = probs[t] * (d_probs - tf.reduce_sum(probs[t] * d_probs, axis=-1, keepdims=True))
-                hidden = tf.tanh(keys + queries[t][:, None, :])
-                d_hidden = d_scores[:, :, None] * score_kernel * (1.0 - hidden * hidden)
-                d_query = tf.reduce_sum(d_hidden, axis=1)
-                d_score_kernel += tf.linalg.matvec(
-                    tf.reshape(hidden, [-1, hidden.shape[-1]]), tf.reshape(d_scores, [-1]), transpose_a=True
-                )
-                d_m += tf.matmul(d_query, query_kernel, transpose_b=True)
-                written = tuple(a.write(t, v) for a, v in zip(d_arrays, (d_sums, d_query, d_context), strict=True))
-                return t - 1, d_c, d_m, d_keys + d_hidden, d_score_kernel, written
-
-            widths = (4 * num_units, query_kernel.shape[-1], values.shape[-1])
-            d_arrays = tuple(step_array(projected, length, width) for width in widths)
-            *_, d_keys, d_score_kernel, d_arrays = tf.while_loop(
-                lambda t, *_: t >= 0,
-                backward,
-                (length - 1, zeros, zeros, tf.zeros_like(keys), tf.zeros_like(score_kernel), d_arrays),
-                maximum_iterations=length,
-            )
-            d_projected, d_queries, d_all_contexts = (array.stack() for array in d_arrays)
-            scaled_contexts = contexts if context_scale is None else contexts * context_scale
-            return (
-                d_projected,
-                tf.einsum("tbs,tbn->bsn", probs, d_all_contexts),
-                d_keys,
-                product_over_steps(previous_outputs, d_queries),
-                d_score_kernel,
-                product_over_steps(previous_outputs, d_projected),
-                product_over_steps(scaled_contexts, d_projected),
-            )
-
-        return (outputs, contexts, probs), gradient
+        return (steps.m, steps.contexts, steps.attention_probs), gradient
 
     return AttentionSequence(*run(projected, memory.values, memory.keys, *weights))
+
+
+class _Loop(NamedTuple):
+    # What no gradient flows into.
+    context_scale: tf.Tensor | None
+    clip_bound: tf.Tensor
+    output_activation: str
+
+    def scaled(self, context: tf.Tensor, t: tf.Tensor) -> tf.Tensor:
+        """The context of step t as the LSTM reads it."""
+        return context if self.context_scale is None else context * self.context_scale[t]
+
+
+class _Steps(NamedTuple):
+    # What the forward loop keeps of every step, time-major: the cell's c, m and gates, contexts and probabilities.
+    c: tf.Tensor
+    m: tf.Tensor
+    gates: tf.Tensor
+    contexts: tf.Tensor
+    attention_probs: tf.Tensor
+
+
+def _forward(loop: _Loop, projected: tf.Tensor, source: AttentionMemory, weights: AttentionWeights) -> _Steps:
+    num_units = weights.recurrent_kernel.shape[0]
+    state_kernel = tf.concat([weights.recurrent_kernel, weights.context_kernel], axis=0)
+    zeros, length = zero_state(projected, num_units)
+
+    def step(t, c, m, arrays):
+        context, probs, _ = attend(tf.matmul(m, weights.query_kernel), weights.score_kernel, source)
+        sums = projected[t] + tf.matmul(tf.concat([m, loop.scaled(context, t)], axis=-1), state_kernel)
+        cell = cell_step(sums, c, loop.clip_bound, loop.output_activation)
+        written = tuple(array.write(t, value) for array, value in zip(arrays, (*cell, context, probs), strict=True))
+        return t + 1, cell.c, cell.m, written
+
+    widths = (num_units, num_units, 4 * num_units, source.values.shape[-1], source.values.shape[1])
+    arrays = tuple(step_array(projected, length, width) for width in widths)
+    *_, arrays = tf.while_loop(lambda t, *_: t < length, step, (0, zeros, zeros, arrays), maximum_iterations=length)
+    return _Steps(*(array.stack() for array in arrays))
+
+
+def _backward(
+    loop: _Loop,
+    steps: _Steps,
+    source: AttentionMemory,
+    weights: AttentionWeights,
+    d_outputs: tf.Tensor,
+    d_contexts: tf.Tensor,
+) -> tuple[tf.Tensor, ...]:
+    """Gradients of projected, values, keys and the four weights, in the order of `run`'s arguments."""
+    num_units, memory_size = weights.recurrent_kernel.shape[0], source.values.shape[-1]
+    state_kernel = tf.concat([weights.recurrent_kernel, weights.context_kernel], axis=0)
+    previous_c, previous_m = shift(steps.c), shift(steps.m)
+    queries = tf.matmul(previous_m, weights.query_kernel)
+    zeros, length = zero_state(d_outputs, num_units)
+
+    def step(t, d_c, d_m, d_keys, d_score_kernel, arrays):
+        cell = CellStep(steps.c[t], steps.m[t], steps.gates[t])
+        d_m = d_outputs[t] + d_m
+        d_sums, d_c = cell_gradient(cell, previous_c[t], d_m, d_c, loop.clip_bound, loop.output_activation)
+        d_state = tf.matmul(d_sums, state_kernel, transpose_b=True)
+        d_m, d_context = tf.split(d_state, [num_units, memory_size], axis=-1)
+        d_context = loop.scaled(d_context, t) + d_contexts[t]
+        d_query, d_hidden, d_kernel = _attend_gradient(
+            queries[t], steps.attention_probs[t], source, weights.score_kernel, d_context
+        )
+        d_m += tf.matmul(d_query, weights.query_kernel, transpose_b=True)
+        written = tuple(a.write(t, v) for a, v in zip(arrays, (d_sums, d_query, d_context), strict=True))
+        return t - 1, d_c, d_m, d_keys + d_hidden, d_score_kernel + d_kernel, written
+
+    widths = (4 * num_units, weights.query_kernel.shape[-1], memory_size)
+    arrays = tuple(step_array(d_outputs, length, width) for width in widths)
+    start = (length - 1, zeros, zeros, tf.zeros_like(source.keys), tf.zeros_like(weights.score_kernel), arrays)
+    *_, d_keys, d_score_kernel, arrays = tf.while_loop(lambda t, *_: t >= 0, step, start, maximum_iterations=length)
+    d_projected, d_queries, d_all_contexts = (array.stack() for array in arrays)
+    read = steps.contexts if loop.context_scale is None else steps.contexts * loop.context_scale
+    return (
+        d_projected,
+        tf.einsum("tbs,tbn->bsn", steps.attention_probs, d_all_contexts),
+        d_keys,
+        product_over_steps(previous_m, d_queries),
+        d_score_kernel,
+        product_over_steps(previous_m, d_projected),
+        product_over_steps(read, d_projected),
+    )
+
+
+def _attend_gradient(
+    query: tf.Tensor, probs: tf.Tensor, source: AttentionMemory, score_kernel: tf.Tensor, d_context: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Gradients of the query, of the hidden layer's sums (which is that of the keys), and of the score kernel.
+
+    The hidden layer is computed again here.
+    """
+    d_probs = tf.linalg.matvec(source.values, d_context)
+    d_scores = probs * (d_probs - tf.reduce_sum(probs * d_probs, axis=-1, keepdims=True))
+    hidden = tf.tanh(source.keys + query[:, None, :])
+    d_hidden = d_scores[:, :, None] * score_kernel * (1.0 - hidden * hidden)
+    flat = tf.reshape(hidden, [-1, hidden.shape[-1]])
+    d_score_kernel = tf.linalg.matvec(flat, tf.reshape(d_scores, [-1]), transpose_a=True)
+    return tf.reduce_sum(d_hidden, axis=1), d_hidden, d_score_kernel

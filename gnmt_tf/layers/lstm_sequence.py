@@ -82,59 +82,62 @@ def lstm_sequence(
       float [length, batch_size, num_units]. Steps after the end of a right-padded sequence hold values that no earlier
       step depends on: whoever reads them masks them.
     """
-    length, batch_size = projected.shape[0], projected.shape[1]
-    length = tf.shape(projected)[0] if length is None else length
-    batch_size = tf.shape(projected)[1] if batch_size is None else batch_size
-    num_units = recurrent_kernel.shape[0]
-    zeros = tf.zeros([batch_size, num_units], projected.dtype)
-
-    def array(width: int) -> tf.TensorArray:
-        return step_array(projected, length, width)
 
     @tf.custom_gradient
     def run(projected: tf.Tensor, recurrent_kernel: tf.Tensor):
-        def forward(t, c, m, cells, outputs, gates):
-            step = cell_step(projected[t] + tf.matmul(m, recurrent_kernel), c, clip_bound, output_activation)
-            return (
-                t + 1,
-                step.c,
-                step.m,
-                cells.write(t, step.c),
-                outputs.write(t, step.m),
-                gates.write(t, step.gates),
-            )
-
-        *_, cells, outputs, gates = tf.while_loop(
-            lambda t, *_: t < length,
-            forward,
-            (0, zeros, zeros, array(num_units), array(num_units), array(4 * num_units)),
-            maximum_iterations=length,
-        )
-        cells, outputs, gates = cells.stack(), outputs.stack(), gates.stack()
+        steps = _forward(projected, recurrent_kernel, clip_bound, output_activation)
 
         def gradient(d_outputs: tf.Tensor):
-            previous_cells = shift(cells)
+            d_projected = _backward(steps, recurrent_kernel, d_outputs, clip_bound, output_activation)
+            return d_projected, product_over_steps(shift(steps.m), d_projected)
 
-            def backward(t, d_c, d_m, d_projected):
-                step = CellStep(cells[t], outputs[t], gates[t])
-                d_sums, d_c = cell_gradient(
-                    step, previous_cells[t], d_outputs[t] + d_m, d_c, clip_bound, output_activation
-                )
-                d_m = tf.matmul(d_sums, recurrent_kernel, transpose_b=True)
-                return t - 1, d_c, d_m, d_projected.write(t, d_sums)
-
-            *_, d_projected = tf.while_loop(
-                lambda t, *_: t >= 0,
-                backward,
-                (length - 1, zeros, zeros, array(4 * num_units)),
-                maximum_iterations=length,
-            )
-            d_projected = d_projected.stack()
-            return d_projected, product_over_steps(shift(outputs), d_projected)
-
-        return outputs, gradient
+        return steps.m, gradient
 
     return run(projected, recurrent_kernel)
+
+
+def _forward(
+    projected: tf.Tensor, recurrent_kernel: tf.Tensor, clip_bound: tf.Tensor, output_activation: str
+) -> CellStep:
+    """All steps, each field with the steps as a first axis."""
+    num_units = recurrent_kernel.shape[0]
+    zeros, length = zero_state(projected, num_units)
+
+    def step(t, c, m, arrays):
+        cell = cell_step(projected[t] + tf.matmul(m, recurrent_kernel), c, clip_bound, output_activation)
+        return t + 1, cell.c, cell.m, tuple(a.write(t, v) for a, v in zip(arrays, cell, strict=True))
+
+    arrays = tuple(step_array(projected, length, width) for width in (num_units, num_units, 4 * num_units))
+    *_, arrays = tf.while_loop(lambda t, *_: t < length, step, (0, zeros, zeros, arrays), maximum_iterations=length)
+    return CellStep(*(array.stack() for array in arrays))
+
+
+def _backward(
+    steps: CellStep,
+    recurrent_kernel: tf.Tensor,
+    d_outputs: tf.Tensor,
+    clip_bound: tf.Tensor,
+    output_activation: str,
+) -> tf.Tensor:
+    """Gradient of `projected`, from the last step to the first."""
+    num_units = recurrent_kernel.shape[0]
+    previous_c = shift(steps.c)
+    zeros, length = zero_state(d_outputs, num_units)
+
+    def step(t, d_c, d_m, d_projected):
+        cell = CellStep(steps.c[t], steps.m[t], steps.gates[t])
+        d_sums, d_c = cell_gradient(cell, previous_c[t], d_outputs[t] + d_m, d_c, clip_bound, output_activation)
+        return t - 1, d_c, tf.matmul(d_sums, recurrent_kernel, transpose_b=True), d_projected.write(t, d_sums)
+
+    start = (length - 1, zeros, zeros, step_array(d_outputs, length, 4 * num_units))
+    *_, d_projected = tf.while_loop(lambda t, *_: t >= 0, step, start, maximum_iterations=length)
+    return d_projected.stack()
+
+
+def zero_state(steps: tf.Tensor, num_units: int) -> tuple[tf.Tensor, int | tf.Tensor]:
+    """Zeros [batch_size, num_units] and the length, for steps [length, batch_size, ...]; static where it is known."""
+    length, batch_size = (size or tf.shape(steps)[axis] for axis, size in enumerate(steps.shape[:2]))
+    return tf.zeros([batch_size, num_units], steps.dtype), length
 
 
 def step_array(like: tf.Tensor, length: int | tf.Tensor, width: int | tf.Tensor) -> tf.TensorArray:

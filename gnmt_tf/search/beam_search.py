@@ -33,12 +33,14 @@ class BeamResult(NamedTuple):
     """The best hypotheses of each sentence, best first; rows beyond those that exist have score -inf and length 0.
 
     Fields:
-      ids: int32 [batch_size, n_best, target_length], `</s>` last, then the pad id.
+      ids: int32 [batch_size, n_best, target_length], `</s>` last, then the pad id; target_length is that of the longest
+        hypothesis, or `max_steps` when that is given.
       lengths: int32 [batch_size, n_best], `</s>` counted.
       scores: float [batch_size, n_best], eq. 14.
       log_probs: float [batch_size, n_best], log P(Y|X).
-      attention_probs: float [batch_size, n_best, target_length, source_length].
-      truncated: bool [batch_size, n_best], whether the length limit forced the end.
+      attention_probs: float [batch_size, n_best, target_length, source_length]; source_length is 0 when
+        the attention is not kept.
+      truncated: bool [batch_size, n_best], whether the hypothesis is as long as the length limit lets it be.
     """
 
     ids: tf.Tensor
@@ -90,7 +92,8 @@ def beam_search(
     memory: AttentionMemory,
     source_lengths: tf.Tensor,
     search: SearchConfig,
-    max_steps: int | tf.Tensor | None = None,
+    max_steps: int | None = None,
+    keep_attention: bool = True,
 ) -> BeamResult:
     """Finds the `search.n_best` best hypotheses of each sentence.
 
@@ -99,17 +102,17 @@ def beam_search(
       memory: of the batch, from `model.encode`.
       source_lengths: int32 [batch_size], at least 1.
       search: width, penalties, pruning, limits.
-      max_steps: steps of the loop; needed as a number under XLA, else the longest limit in the batch.
+      max_steps: steps of the loop; needed under XLA, else the longest limit in the batch.
+      keep_attention: whether the result holds the attention of every step, which takes memory for all of them.
     """
     width = search.beam_width
     limits = max_target_length(source_lengths, search)
-    if max_steps is None:
-        max_steps = tf.reduce_max(limits)
-    limits = tf.minimum(limits, max_steps)
+    most_steps = tf.reduce_max(limits) if max_steps is None else max_steps
+    limits = tf.minimum(limits, most_steps)
     rows = AttentionMemory(*(tf.repeat(value, width, axis=0) for value in memory))
 
     def keep_going(step: tf.Tensor, live: _Live, *_) -> tf.Tensor:
-        return (step < max_steps) & tf.reduce_any(live.log_probs > IMPOSSIBLE)
+        return (step < most_steps) & tf.reduce_any(live.log_probs > IMPOSSIBLE)
 
     def advance(step: tf.Tensor, live: _Live, complete: _Complete, history: _History):
         taken = model.decode_step(tf.reshape(live.ids, [-1]), live.state, rows)
@@ -119,7 +122,7 @@ def beam_search(
         history = _History(
             history.ids.write(step, choice.ids),
             history.parent_ids.write(step, choice.parent_ids),
-            history.attention_probs.write(step, probs),
+            history.attention_probs.write(step, probs if keep_attention else probs[:, :, :0]),
         )
         attention = tf.gather(live.accumulated_attention + probs, choice.parent_ids, batch_dims=1)
         complete = _add_complete(complete, choice, step, attention, source_lengths, search)
@@ -130,13 +133,17 @@ def beam_search(
         state = DecoderState(*(tf.gather(value, parents) for value in taken.state))
         return step + 1, _Live(choice.ids, alive, state, attention), complete, history
 
-    start = _start(model, memory, search, max_steps)
-    _, _, complete, history = tf.while_loop(keep_going, advance, (0, *start), maximum_iterations=max_steps)
+    start = _start(model, memory, search, most_steps, keep_attention)
+    _, _, complete, history = tf.while_loop(keep_going, advance, (0, *start), maximum_iterations=most_steps)
     return _read_back(complete, history, limits, search.n_best, max_steps)
 
 
 def _start(
-    model: StepModel, memory: AttentionMemory, search: SearchConfig, max_steps: int | tf.Tensor
+    model: StepModel,
+    memory: AttentionMemory,
+    search: SearchConfig,
+    max_steps: int | tf.Tensor,
+    keep_attention: bool,
 ) -> tuple[_Live, _Complete, _History]:
     batch_size = memory.values.shape[0] or tf.shape(memory.values)[0]
     source_length = memory.values.shape[1] or tf.shape(memory.values)[1]
@@ -157,7 +164,7 @@ def _start(
     history = _History(
         tf.TensorArray(tf.int32, max_steps, element_shape=static),
         tf.TensorArray(tf.int32, max_steps, element_shape=static),
-        tf.TensorArray(tf.float32, max_steps, element_shape=[*static, memory.values.shape[1]]),
+        tf.TensorArray(tf.float32, max_steps, element_shape=[*static, memory.values.shape[1] if keep_attention else 0]),
     )
     return live, complete, history
 
@@ -225,11 +232,13 @@ def _can_win(alive: tf.Tensor, complete: _Complete, limits: tf.Tensor, search: S
 
 
 def _read_back(
-    complete: _Complete, history: _History, limits: tf.Tensor, n_best: int, max_steps: int | tf.Tensor
+    complete: _Complete, history: _History, limits: tf.Tensor, n_best: int, max_steps: int | None
 ) -> BeamResult:
     """Follows the parents of the best complete hypotheses from their ends to the start."""
     scores, log_probs, end_steps, slots = (values[:, :n_best] for values in complete)
     exists = scores > IMPOSSIBLE
+    lengths = tf.where(exists, end_steps + 1, 0)
+    steps = tf.reduce_max(lengths) if max_steps is None else max_steps
     ids, parent_ids, attention = (array.stack() for array in history)
 
     def back(step: tf.Tensor, slots: tf.Tensor, out_ids: tf.TensorArray, out_probs: tf.TensorArray):
@@ -241,12 +250,11 @@ def _read_back(
         probs = tf.where((exists & (before | at_end))[:, :, None], probs, 0.0)
         return step - 1, slots, out_ids.write(step, taken), out_probs.write(step, probs)
 
-    out_ids = tf.TensorArray(tf.int32, max_steps, element_shape=slots.shape)
-    out_probs = tf.TensorArray(tf.float32, max_steps, element_shape=[*slots.shape, attention.shape[-1]])
+    out_ids = tf.TensorArray(tf.int32, steps, element_shape=slots.shape)
+    out_probs = tf.TensorArray(tf.float32, steps, element_shape=[*slots.shape, attention.shape[-1]])
     *_, out_ids, out_probs = tf.while_loop(
-        lambda step, *_: step >= 0, back, (max_steps - 1, slots, out_ids, out_probs), maximum_iterations=max_steps
+        lambda step, *_: step >= 0, back, (steps - 1, slots, out_ids, out_probs), maximum_iterations=steps
     )
-    lengths = tf.where(exists, end_steps + 1, 0)
     return BeamResult(
         tf.transpose(out_ids.stack(), [1, 2, 0]),
         lengths,

@@ -29,7 +29,7 @@ class Translation(NamedTuple):
       text: the best hypothesis; empty for a blank line.
       score: eq. 14; 0 for a blank line.
       num_pieces: length of the hypothesis, `</s>` counted; 0 for a blank line.
-      truncated: the source was cut, or the length limit forced the end.
+      truncated: the source was cut, or the translation is as long as the length limit lets it be.
     """
 
     text: str
@@ -47,18 +47,19 @@ class Translator:
     Args:
       model: the network.
       segmenter: of the vocabulary that the model was trained with.
-      search: width, penalties, limits, batch size.
+      search: width, penalties, limits, batch size; one hypothesis is given whatever `n_best` says.
     """
 
     def __init__(self, model: GNMT, segmenter: Segmenter, search: SearchConfig):
         self.segmenter = segmenter
-        self.search = search
+        self.search = search = search.model_copy(update={"n_best": 1})
 
         ids, lengths = tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)
 
         @tf.function(input_signature=[ids, lengths])
         def run(source_ids: tf.Tensor, source_lengths: tf.Tensor) -> BeamResult:
-            return beam_search(model, model.encode(source_ids, source_lengths), source_lengths, search)
+            memory = model.encode(source_ids, source_lengths)
+            return beam_search(model, memory, source_lengths, search, keep_attention=False)
 
         self._run = run
 
@@ -82,12 +83,17 @@ class Translator:
         return results
 
     def translate_stream(
-        self, lines: Iterable[str], progress: Callable[[int], None] | None = None
+        self, lines: Iterable[str], progress: Callable[[int], None] | None = None, window_size: int | None = None
     ) -> Iterator[Translation]:
-        """Translates an endless stream of lines, a window at a time."""
+        """Translates an endless stream of lines, a window at a time.
+
+        Args:
+          progress: called with the number of lines done after every batch.
+          window_size: lines read before the first is answered; by default 16 batches, 1 for a dialogue.
+        """
         lines = iter(lines)
         done = 0
-        while window := list(islice(lines, self.search.batch_size * BATCHES_IN_WINDOW)):
+        while window := list(islice(lines, window_size or self.search.batch_size * BATCHES_IN_WINDOW)):
             finished = done
             yield from self.translate(window, progress and (lambda count: progress(finished + count)))  # noqa: B023
             done += len(window)

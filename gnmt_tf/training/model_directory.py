@@ -109,7 +109,8 @@ class ModelDirectory:
 
     def has_checkpoints(self) -> bool:
         """Whether any checkpoint file is there, readable or not."""
-        paths = [path for path in map(self.checkpoints_path, ("best", "latest")) if os.path.isdir(path)]
+        paths = [self.checkpoints_path("best"), self.checkpoints_path("latest")]
+        paths = [path for path in paths if os.path.isdir(path)]
         return any(name.endswith((".index", "checkpoint")) for path in paths for name in os.listdir(path))
 
 

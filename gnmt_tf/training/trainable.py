@@ -29,6 +29,8 @@ class TrainableGNMT(GNMT):
         super().__init__(settings.model, vocab_size, settings.training.constrained, **kwargs)
         self.settings = settings
 
+    train_function: Callable[[Iterator[Batch]], dict[str, tf.Tensor]] | None
+
     def compile_for_training(self) -> None:
         """Gives the model its optimizer, whose variables exist afterwards (so that a checkpoint can restore them)."""
         optimizer = AdamThenSGD.of(self.settings.training)

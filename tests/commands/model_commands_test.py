@@ -62,6 +62,31 @@ def test_translate_reads_and_writes_files_and_obeys_search_settings(trained_mode
     assert float(rows[0][0]) < 0
 
 
+def test_a_file_translated_onto_itself_is_not_lost(trained_model, tmp_path):
+    text = tmp_path / "text"
+    text.write_text("one two\nred\n")
+    run = run_gnmt("translate", "--model_dir", trained_model, "--input", text, "--output", text)
+    assert run.returncode == 0, run.stderr
+    assert len(text.read_text().splitlines()) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["text"]
+
+
+def test_a_missing_input_leaves_an_existing_output_alone(trained_model, tmp_path):
+    output = tmp_path / "out"
+    output.write_text("kept\n")
+    line = refused(
+        run_gnmt("translate", "--model_dir", trained_model, "--input", tmp_path / "none", "--output", output)
+    )
+    assert "none: expected a readable text file" in line
+    assert output.read_text() == "kept\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_full_disk_is_told_in_one_line(trained_model):
+    run = run_gnmt("translate", "--model_dir", trained_model, "--output", "/dev/full", stdin=b"one\n")
+    assert "No space left on device" in refused(run)
+
+
 def test_an_empty_input_gives_an_empty_output(trained_model):
     run = run_gnmt("translate", "--model_dir", trained_model)
     assert (run.returncode, run.stdout, run.stderr) == (0, b"", b"")

@@ -76,7 +76,7 @@ def test_n_best_gives_distinct_hypotheses_best_first_with_their_pieces_and_atten
     for row, translation in enumerate(translations):
         scores = result["score"][row]
         if not translation.num_pieces:
-            assert not scores.any()
+            assert scores.tolist() == [0.0, -math.inf, -math.inf]
             assert set(result["translation"][row]) == {b""}
             continue
         assert result["translation"][row, 0].decode() == translation.text
@@ -117,6 +117,11 @@ def test_a_batch_of_blank_lines_alone_and_an_empty_batch_are_answered(signatures
     assert not blank["truncated"].numpy().any()
     empty = signatures["serving_default"](text=tf.constant([], tf.string))
     assert empty["translation"].shape == [0]
+
+
+def test_score_pair_refuses_unequal_numbers_of_rows(signatures):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="unequal numbers of rows"):
+        signatures["score_pair"](text=tf.constant(["one", "two"]), translation=tf.constant(["un"]))
 
 
 def test_bytes_that_are_no_utf8_get_an_answer(signatures):

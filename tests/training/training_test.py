@@ -115,7 +115,7 @@ def test_a_full_disk_while_saving_leaves_the_checkpoint_before(tmp_path):
     model_dir = tmp_path / "model"
     assert run_gnmt(*train_flags(model_dir, overrides)).returncode == 0
     before = load_model(str(model_dir), "latest")
-    overrides[-1:] = [overrides[-1], "training.num_steps=8"]
+    overrides.append("training.num_steps=8")
     limit = 20_000
     assert os.path.getsize(before.checkpoint + ".data-00000-of-00001") > limit
     full = run_gnmt(
@@ -153,6 +153,93 @@ def test_more_steps_are_no_reason_to_refuse(model_copy):
     output = io.StringIO()
     assert train(longer, str(model_copy), output).step == 14
     assert "Continuing after step 12" in output.getvalue()
+
+
+def test_a_lost_newest_checkpoint_falls_back_on_the_one_before(model_copy):
+    directory = ModelDirectory(str(model_copy))
+    newest = directory.checkpoint("latest")
+    for suffix in (".index", ".data-00000-of-00001"):
+        os.remove(newest + suffix)
+    assert load_model(str(model_copy), "latest").step < 12
+    output = io.StringIO()
+    assert train(directory.read_config(), str(model_copy), output).step == 12
+    assert "Continuing after step 8" in output.getvalue()
+
+
+def test_training_does_not_start_over_where_no_checkpoint_can_be_used(model_copy):
+    directory = ModelDirectory(str(model_copy))
+    for name in os.listdir(directory.checkpoints_path("latest")):
+        if name.endswith(".index"):
+            os.remove(os.path.join(directory.checkpoints_path("latest"), name))
+    with pytest.raises(UserError, match="checkpoint files of which none can be used"):
+        train(directory.read_config(), str(model_copy), io.StringIO())
+
+
+def test_a_checkpoint_that_was_cut_short_is_named(model_copy):
+    prefix = ModelDirectory(str(model_copy)).checkpoint("best")
+    with open(prefix + ".data-00000-of-00001", "r+b") as file:
+        file.truncate(100)
+    with pytest.raises(UserError, match="checkpoint"):
+        load_model(str(model_copy), "best")
+
+
+def test_another_corpus_under_the_same_name_is_refused(trained_model, model_copy, tmp_path):
+    config = ModelDirectory(str(model_copy)).read_config()
+    source, target = write_corpus(tmp_path, 61)
+    data = config.data.model_copy(update={"train_source": str(source), "train_target": str(target)})
+    with pytest.raises(UserError, match="the sentence pairs the model was trained on so far"):
+        train(config.model_copy(update={"data": data}), str(model_copy), io.StringIO())
+
+
+def test_the_best_score_is_remembered_when_the_last_step_is_evaluated_after_it_was_saved(tmp_path):
+    corpus, dev = write_corpus(tmp_path, 60), write_corpus(tmp_path, 5, seed=2)
+    overrides = tiny_overrides(corpus, dev, training__num_steps=4, training__evaluate_every_steps=100)
+    first = train(load_config(None, overrides), str(tmp_path / "model"), io.StringIO())
+    assert first.best_step == 4
+    output = io.StringIO()
+    again = train(load_config(None, overrides), str(tmp_path / "model"), output)
+    assert again == first
+    assert "development BLEU" not in output.getvalue()
+
+
+def test_training_that_goes_to_infinity_stops_with_a_reason_and_keeps_the_checkpoint_before(tmp_path):
+    overrides = tiny_overrides(
+        write_corpus(tmp_path, 60), training__adam_learning_rate=1e30, training__num_steps=40,
+        training__checkpoint_every_steps=1000, training__constrained=False,
+    )  # fmt: skip
+    with pytest.raises(UserError, match="a finite loss and gradient"):
+        train(load_config(None, overrides), str(tmp_path / "model"), io.StringIO())
+    assert load_model(str(tmp_path / "model"), "latest").step == 0
+
+
+def test_a_model_trained_without_constraints_is_used_without_them(tmp_path):
+    overrides = tiny_overrides(write_corpus(tmp_path, 60), training__num_steps=1, training__constrained=False)
+    train(load_config(None, overrides), str(tmp_path / "model"), io.StringIO())
+    assert load_model(str(tmp_path / "model")).model.inference_bounds == (np.inf, np.inf)
+
+
+def test_a_vocabulary_left_by_a_run_that_never_trained_does_not_count(tmp_path):
+    config = load_config(None, tiny_overrides(write_corpus(tmp_path, 60), training__num_steps=1))
+    directory = ModelDirectory(str(tmp_path / "model"))
+    directory.create()
+    (tmp_path / "model" / "vocabulary.json").write_text("left over")
+    train(config, str(tmp_path / "model"), io.StringIO())
+    assert directory.read_vocabulary().size > 16
+
+
+def test_a_vocabulary_made_with_other_settings_is_refused(trained_model, tmp_path):
+    vocabulary = trained_model / "vocabulary.json"
+    overrides = tiny_overrides(write_corpus(tmp_path, 20), data__vocabulary=vocabulary, text__lowercase=True)
+    with pytest.raises(UserError, match="text.lowercase False, not True"):
+        train(load_config(None, overrides), str(tmp_path / "model"), io.StringIO())
+
+
+def test_a_missing_development_file_is_found_before_the_work_begins(tmp_path):
+    corpus = write_corpus(tmp_path, 20)
+    overrides = tiny_overrides(corpus, (tmp_path / "no.en", corpus[1]))
+    with pytest.raises(UserError, match="no.en: expected a readable text file"):
+        train(load_config(None, overrides), str(tmp_path / "model"), io.StringIO())
+    assert not (tmp_path / "model").exists()
 
 
 def test_a_vocabulary_that_does_not_fit_the_checkpoint_is_refused(model_copy):

@@ -1,0 +1,50 @@
+"""Where a command's results go: stdout, or a file that appears whole."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import TextIO
+
+from gnmt_tf.config import UserError
+
+
+@contextlib.contextmanager
+def open_output(path: str | None, flag: str) -> Iterator[TextIO]:
+    """Opens an output for writing text.
+
+    A file takes its name when it is complete, so that a failed command leaves an existing one as it was, and reading
+    from the same file is safe. What is no ordinary file (a pipe, a device) is written to directly.
+
+    Args:
+      path: the file, or None for stdout.
+      flag: that named it, for messages.
+
+    Raises:
+      UserError: it cannot be written to, or the disk is full.
+    """
+    if path is None:
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+        yield sys.stdout
+        return
+    direct = os.path.exists(path) and not os.path.isfile(path)
+    temporary = path if direct else f"{path}.{os.getpid()}.new"
+    try:
+        try:
+            with open(temporary, "w", encoding="utf-8", newline="\n") as file:
+                yield file
+            if not direct:
+                os.replace(temporary, path)
+        except BaseException:
+            if not direct:
+                with contextlib.suppress(OSError):
+                    os.remove(temporary)
+            raise
+    except OSError as error:
+        raise UserError(
+            f"{flag} {path}",
+            "a file that can be written to",
+            os.strerror(error.errno or 0),
+            "Choose another path, mend its permissions or free some space.",
+        ) from None
