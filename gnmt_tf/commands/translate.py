@@ -1,6 +1,6 @@
 """Translate text with a model directory.
 
-One line in, one line out, in order; stdout carries translations only. Typed at a terminal, each line is answered at once.
+One line in, one line out, in order; stdout carries translations only. At a terminal each line is answered at once.
 """
 
 from absl import flags
