@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import tiny_overrides, write_corpus
+from tiny_run import tiny_overrides, write_corpus
 
 from gnmt_tf.config import UserError, load_config
 from gnmt_tf.text.vocabulary import Vocabulary
