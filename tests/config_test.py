@@ -180,7 +180,7 @@ def test_a_missing_file_and_a_folder_are_refused_by_name(tmp_path: Path) -> None
         ("model.num_units=", "integer"),
         ("model.num_units=true", "not true or false"),
         ("model.num_units=[1]", "integer"),
-        ("model.first_residual_layer=1", "greater than or equal to 2"),
+        ("model.first_residual_layer=1", "greater than or equal to 3"),
         ("text.vocab_size=15", "greater than or equal to 16"),
         ("text.unicode_form=nfd", "'none', 'nfc' or 'nfkc'"),
         ("text.lowercase=perhaps", "boolean"),

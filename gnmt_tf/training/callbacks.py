@@ -196,8 +196,10 @@ class Checkpoints(keras.callbacks.Callback):
         self._saved_step = int(newest.rpartition("-")[2]) if newest else -1
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Saves when it is time to."""
-        if int(self.model.optimizer.iterations) % self.training.checkpoint_every_steps == 0:
+        """Saves when it is time to; the last step of a run is saved after its evaluation, by whoever runs it."""
+        step = int(self.model.optimizer.iterations)
+        is_last = step == self.training.num_steps or self.model.stop_training
+        if step % self.training.checkpoint_every_steps == 0 and not is_last:
             with self.clock.pause():
                 self.save()
 

@@ -123,12 +123,12 @@ def _fit(
     )
     checkpoints.set_model(model)
     stopping = Stopping(training, clock, output)
-    callbacks = [Progress(training, log, clock, output)]
+    callbacks = [Progress(training, log, clock, output), stopping]
     evaluation = None
     if config.data.dev_source and config.data.dev_target:
         evaluation = Evaluation(training, _dev_scorer(config, model, segmenter), state, log, clock, checkpoints, output)
         callbacks.append(evaluation)
-    callbacks += [checkpoints, stopping]
+    callbacks.append(checkpoints)
     time_left = training.max_minutes is None or clock.seconds() < training.max_minutes * 60.0
     with stopping:
         if first_step < training.num_steps and time_left:

@@ -204,7 +204,7 @@ def test_the_best_score_is_remembered_when_the_last_step_is_evaluated_after_it_w
 
 def test_training_that_goes_to_infinity_stops_with_a_reason_and_keeps_the_checkpoint_before(tmp_path):
     overrides = tiny_overrides(
-        write_corpus(tmp_path, 60), training__adam_learning_rate=1e30, training__num_steps=40,
+        write_corpus(tmp_path, 60), training__adam_learning_rate=1e38, training__num_steps=40,
         training__checkpoint_every_steps=1000, training__constrained=False,
     )  # fmt: skip
     with pytest.raises(UserError, match="a finite loss and gradient"):
