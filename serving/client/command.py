@@ -31,8 +31,12 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     """Translates the input to its end."""
+    import os
+
     from gnmt_tf.config import UserError
 
+    # gRPC's own log lines on a lost connection would stand beside the one line that says what to do.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         from gnmt_tf.serving.client.line_batches import batches_when_idle
         from gnmt_tf.serving.client.translation_client import TranslationClient
