@@ -1,4 +1,7 @@
-"""GNMT with its training step, for `keras.Model.fit` under any `tf.distribute` strategy.
+"""GNMT with its training step, for `keras.Model.fit`.
+
+Loss and gradients are normalised over the global batch of a `tf.distribute` strategy; with more than one replica,
+`training.jit_compile` has to be off, and every replica drops the same elements.
 
 Reads Batches; gives the loss of eq. 7 per target piece and updates the weights.
 """
