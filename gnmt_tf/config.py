@@ -80,8 +80,12 @@ class DataConfig(_Section):
     max_target_pieces: PositiveInt = 100
     batch_size: PositiveInt = 128
     """Sentence pairs in a training batch."""
-    num_buckets: PositiveInt = 4
-    """Static shapes that training is compiled for; their lengths are quantiles of the corpus."""
+    batch_tokens: PositiveInt | None = None
+    """Source and target positions in a training batch, padding counted; when given, it decides instead of `batch_size`
+    how many pairs of each length a batch has."""
+    num_buckets: PositiveInt | None = None
+    """Static shapes that training is compiled for, chosen from the lengths of the corpus; by default the fewest with
+    less than 10 % padding."""
 
 
 class ModelConfig(_Section):
@@ -119,6 +123,8 @@ class TrainingConfig(_Section):
     """Training also ends after this much wall time, summed over restarts."""
     dropout: Fraction = 0.2
     """Share of every layer's inputs that is zeroed in training."""
+    label_smoothing: Fraction = 0.0
+    """Share of every target piece's probability that the loss spreads evenly over the vocabulary."""
     gradient_norm: Positive = 5.0
     adam_learning_rate: Positive = 2e-4
     adam_steps: Annotated[int, pydantic.Field(ge=0)] = 60_000

@@ -10,48 +10,69 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from gnmt_tf.config import DataConfig
 from gnmt_tf.data.batch import Batch
-from gnmt_tf.data.buckets import Bucket, make_buckets
+from gnmt_tf.data.buckets import Bucket, fewest_buckets, make_buckets
 from gnmt_tf.data.parallel_text import PieceCorpus, Pieces
 from gnmt_tf.text.vocabulary import END_ID, PAD_ID, START_ID
 
 PREFETCHED_BATCHES = 8
 
+MOST_PADDING = 0.1
+"""Share of padding below which no more shapes are added, when their number is left open."""
 
-class _Epoch(NamedTuple):
-    # The order of one pass: the bucket and the rows of every batch.
-    batches: list[tuple[Bucket, np.ndarray]]
+MOST_BUCKETS = 24
+"""Most shapes that are compiled for when their number is left open."""
+
+
+class _Planned(NamedTuple):
+    # One shape of the stream: its bucket, rows of a batch, and the later shape that takes the pairs left over.
+    bucket: Bucket
+    batch_size: int
+    parent: int | None
 
 
 class BatchStream:
     """Training batches of a corpus.
 
-    Every pass over the corpus shuffles the pairs inside each bucket and the batches among each other. The last batch of
-    a bucket is filled up with rows of length 0, so that each bucket has one static shape.
+    Every pass over the corpus shuffles the pairs inside each bucket and the batches among each other. Pairs that do not
+    fill a batch of their bucket join a larger one; where there is none, rows of length 0 fill the batch up, so that each
+    bucket has one static shape.
 
     Args:
       corpus: the segmented pairs.
-      batch_size: rows of every batch.
-      num_buckets: static shapes at most.
+      config: `batch_size` or `batch_tokens`, and `num_buckets`.
       seed: of the order.
     """
 
-    def __init__(self, corpus: PieceCorpus, batch_size: int, num_buckets: int, seed: int):
+    def __init__(self, corpus: PieceCorpus, config: DataConfig, seed: int):
         self.corpus = corpus
-        self.batch_size = batch_size
         self.seed = seed
-        self.buckets = make_buckets(corpus.source.lengths, corpus.target.lengths, num_buckets)
-        self.steps_per_epoch = sum(-(-len(bucket.rows) // batch_size) for bucket in self.buckets)
+        lengths = corpus.source.lengths, corpus.target.lengths
+        self.buckets = (
+            fewest_buckets(*lengths, MOST_PADDING, MOST_BUCKETS)
+            if config.num_buckets is None
+            else make_buckets(*lengths, config.num_buckets)
+        )
+        self._plan = [_planned(self.buckets, number, config) for number in range(len(self.buckets))]
+        # Where pairs go depends on how many there are and never on their order, so every pass has as many batches.
+        self._first_epoch = self._shuffled_epoch(0)
+        self.steps_per_epoch = len(self._first_epoch)
         self._epoch = lru_cache(maxsize=2)(self._shuffled_epoch)
+
+    @property
+    def batch_sizes(self) -> list[int]:
+        """Rows of a batch of each bucket."""
+        return [planned.batch_size for planned in self._plan]
 
     def batch_at(self, step: int) -> Batch:
         """The batch of one training step, as NumPy arrays."""
         epoch, position = divmod(step, self.steps_per_epoch)
-        bucket, rows = self._epoch(epoch).batches[position]
-        return pad_batch(self.corpus, rows, self.batch_size, bucket.source_length, bucket.target_length)
+        (bucket, batch_size, _), rows = self._epoch(epoch)[position]
+        return pad_batch(self.corpus, rows, batch_size, bucket.source_length, bucket.target_length)
 
     def dataset(self, first_step: int) -> tf.data.Dataset:
-        """Endless dataset of Batches from `first_step` on, prefetched; lengths vary by bucket."""
+        """Endless dataset of Batches from `first_step` on, prefetched; lengths, and under `batch_tokens` rows, vary by bucket."""
 
         def generate() -> Iterator[Batch]:
             step = first_step
@@ -59,28 +80,44 @@ class BatchStream:
                 yield self.batch_at(step)
                 step += 1
 
-        ids = tf.TensorSpec([self.batch_size, None], tf.int32)
-        lengths = tf.TensorSpec([self.batch_size], tf.int32)
+        sizes = set(self.batch_sizes)
+        batch_size = sizes.pop() if len(sizes) == 1 else None
+        ids = tf.TensorSpec([batch_size, None], tf.int32)
+        lengths = tf.TensorSpec([batch_size], tf.int32)
         dataset = tf.data.Dataset.from_generator(generate, output_signature=Batch(ids, lengths, ids, ids, lengths))
         return dataset.prefetch(PREFETCHED_BATCHES)
 
     @property
     def padding_share(self) -> float:
         """Share of the positions in an epoch that hold no piece."""
-        padded = sum(
-            -(-len(b.rows) // self.batch_size) * self.batch_size * (b.source_length + b.target_length)
-            for b in self.buckets
-        )
+        padded = sum(planned.batch_size * planned.bucket.positions for planned, _ in self._first_epoch)
         real = self.corpus.source.lengths.sum() + self.corpus.target.lengths.sum()
         return 1.0 - float(real) / padded
 
-    def _shuffled_epoch(self, epoch: int) -> _Epoch:
+    def _shuffled_epoch(self, epoch: int) -> list[tuple[_Planned, np.ndarray]]:
+        """The order of one pass: the shape and the rows of every batch."""
         random = np.random.default_rng([self.seed, epoch])
         batches = []
-        for bucket in self.buckets:
-            rows = random.permutation(bucket.rows)
-            batches += [(bucket, rows[i : i + self.batch_size]) for i in range(0, len(rows), self.batch_size)]
-        return _Epoch([batches[i] for i in random.permutation(len(batches))])
+        left_over: dict[int, list[np.ndarray]] = {number: [] for number in range(len(self._plan))}
+        for number, planned in enumerate(self._plan):
+            rows = random.permutation(np.concatenate([planned.bucket.rows, *left_over[number]]))
+            size = planned.batch_size
+            whole = len(rows) if planned.parent is None else len(rows) // size * size
+            batches += [(planned, rows[i : min(i + size, whole)]) for i in range(0, whole, size)]
+            if planned.parent is not None:
+                left_over[planned.parent].append(rows[whole:])
+        return [batches[i] for i in random.permutation(len(batches))]
+
+
+def _planned(buckets: list[Bucket], number: int, config: DataConfig) -> _Planned:
+    bucket = buckets[number]
+    size = config.batch_size
+    if config.batch_tokens is not None:
+        # Whole multiples of eight rows keep matrix products at full speed.
+        rows = config.batch_tokens // bucket.positions
+        size = max(rows // 8 * 8 or rows, 1)
+    larger = (later for later in range(number + 1, len(buckets)) if buckets[later].fits(bucket))
+    return _Planned(bucket, size, next(larger, None))
 
 
 def pad_batch(corpus: PieceCorpus, rows: np.ndarray, batch_size: int, source_length: int, target_length: int) -> Batch:

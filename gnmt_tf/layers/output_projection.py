@@ -7,6 +7,7 @@ import tf_keras as keras
 
 from gnmt_tf.layers.clipped_lstm import project
 from gnmt_tf.layers.initializers import uniform
+from gnmt_tf.layers.projected_cross_entropy import CrossEntropySums, Labels, projected_cross_entropy
 
 
 class OutputProjection(keras.layers.Layer):
@@ -36,6 +37,10 @@ class OutputProjection(keras.layers.Layer):
     def call(self, inputs: tf.Tensor, logit_bound: tf.Tensor | float) -> tf.Tensor:
         """See the class."""
         return tf.clip_by_value(project(inputs, self.kernel) + self.bias, -logit_bound, logit_bound)
+
+    def cross_entropy(self, inputs: tf.Tensor, labels: Labels, logit_bound: tf.Tensor | float) -> CrossEntropySums:
+        """Loss over inputs float [num_rows, num_units] without holding all logits: see `projected_cross_entropy`."""
+        return projected_cross_entropy(inputs, self.kernel, self.bias, labels, logit_bound)
 
     def get_config(self) -> dict[str, Any]:
         """Arguments that rebuild the layer."""

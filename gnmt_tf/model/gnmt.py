@@ -89,10 +89,14 @@ class GNMT(keras.Model):
     def call(self, batch: Batch, bounds: Bounds | None = None, dropout: Dropout | None = None) -> tf.Tensor:
         """See the class."""
         bounds = bounds or self.inference_bounds
+        return self.output_projection(self.decoder_outputs(batch, bounds, dropout), bounds.logit_bound)
+
+    def decoder_outputs(self, batch: Batch, bounds: Bounds, dropout: Dropout | None = None) -> tf.Tensor:
+        """What the logits are made from: float [batch_size, target_length, num_units]."""
         memory = self.encode(batch.source_ids, batch.source_lengths, bounds, dropout)
         embeddings = tf.gather(self.target_embedding.embeddings, batch.target_input_ids)
         outputs, _ = self.decoder(embeddings, memory, bounds.clip_bound, dropout)
-        return self.output_projection(outputs, bounds.logit_bound)
+        return outputs
 
     def encode(
         self,

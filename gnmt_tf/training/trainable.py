@@ -16,7 +16,7 @@ from gnmt_tf.data.batch import Batch
 from gnmt_tf.layers.clipping import UNCONSTRAINED, scheduled_clip_bound
 from gnmt_tf.layers.dropout import Dropout
 from gnmt_tf.model.gnmt import GNMT, Bounds
-from gnmt_tf.model.loss import loss_sums
+from gnmt_tf.model.loss import projected_loss_sums
 from gnmt_tf.training.optimizer import AdamThenSGD
 
 
@@ -55,12 +55,15 @@ class TrainableGNMT(GNMT):
         step = self.optimizer.iterations
         dropout = Dropout(training.dropout, training.seed, step) if training.dropout else None
         with tf.GradientTape() as tape:
-            logits = self(data, self.training_bounds(step), dropout)
-            sums = loss_sums(logits, data)
+            bounds = self.training_bounds(step)
+            outputs = self.decoder_outputs(data, bounds, dropout)
+            sums = projected_loss_sums(
+                outputs, self.output_projection, data, bounds.logit_bound, training.label_smoothing
+            )
             # The pieces of the global batch, so that every replica's gradient weighs as it would on one device.
             replicas = tf.distribute.get_replica_context()
             num_target_pieces = replicas.all_reduce(tf.distribute.ReduceOp.SUM, sums.num_pieces)
-            loss = sums.negative_log_prob / tf.maximum(num_target_pieces, 1.0)
+            loss = sums.loss / tf.maximum(num_target_pieces, 1.0)
         gradients = tape.gradient(loss, self.trainable_variables)
         gradients = [tf.convert_to_tensor(g) for g in gradients]
         gradients = replicas.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
@@ -68,7 +71,9 @@ class TrainableGNMT(GNMT):
         self.optimizer.apply_gradients(
             zip(gradients, self.trainable_variables, strict=True), skip_gradients_aggregation=True
         )
-        loss = replicas.all_reduce(tf.distribute.ReduceOp.SUM, loss)
+        # Without the smoothing, so that runs with and without it can be compared.
+        loss = replicas.all_reduce(tf.distribute.ReduceOp.SUM, sums.negative_log_prob)
+        loss /= tf.maximum(num_target_pieces, 1.0)
         num_source_pieces = replicas.all_reduce(tf.distribute.ReduceOp.SUM, tf.reduce_sum(data.source_lengths))
         num_pieces = num_target_pieces + tf.cast(num_source_pieces, tf.float32)
         return {"loss": loss, "num_pieces": num_pieces, "gradient_norm": norm}

@@ -114,7 +114,7 @@ def _fit(
 ) -> TrainingResult:
     training = config.training
     first_step = int(model.optimizer.iterations)
-    stream = BatchStream(corpus, config.data.batch_size, config.data.num_buckets, training.seed)
+    stream = BatchStream(corpus, config.data, training.seed)
     _describe(model, stream, output)
     clock = Clock(state)
     log = TrainingLog(directory.logs_path, first_step)
@@ -263,7 +263,10 @@ def _load(config: Config, paths: tuple[str, str], segmenter: WordpieceSegmenter,
 
 
 def _describe(model: TrainableGNMT, stream: BatchStream, output: TextIO) -> None:
-    shapes = ", ".join(f"{bucket.source_length}x{bucket.target_length}" for bucket in stream.buckets)
+    shapes = ", ".join(
+        f"{size}x{bucket.source_length}+{bucket.target_length}"
+        for bucket, size in zip(stream.buckets, stream.batch_sizes, strict=True)
+    )
     say(
         output,
         f"{model.count_params():,} parameters, {stream.steps_per_epoch:,} steps a pass, batch shapes {shapes} "

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gnmt_tf.config import DataConfig
 from gnmt_tf.data.batches import BatchStream
-from gnmt_tf.data.buckets import make_buckets
+from gnmt_tf.data.buckets import fewest_buckets, make_buckets, padding_share
 from gnmt_tf.data.parallel_text import PieceCorpus, Pieces
 
 
@@ -19,8 +20,13 @@ def corpus(*pairs):
     return PieceCorpus(pieces([s for s, _ in pairs]), pieces([t for _, t in pairs]), 0, 0)
 
 
+def stream_of(pairs, batch_size, num_buckets, seed, **settings):
+    config = DataConfig(batch_size=batch_size, num_buckets=num_buckets, **settings)
+    return BatchStream(corpus(*pairs), config, seed)
+
+
 def test_a_batch_has_end_marks_shifted_inputs_and_filling_rows():
-    batch = BatchStream(corpus(([7, 8], [9]), ([5], [6, 4, 5])), batch_size=3, num_buckets=1, seed=0).batch_at(0)
+    batch = stream_of([([7, 8], [9]), ([5], [6, 4, 5])], batch_size=3, num_buckets=1, seed=0).batch_at(0)
     order = np.argsort(-batch.source_lengths)
     assert batch.source_ids[order].tolist() == [[7, 8, 3], [5, 3, 0], [0, 0, 0]]
     assert batch.source_lengths[order].tolist() == [3, 2, 0]
@@ -33,16 +39,16 @@ sentences = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1
 
 
 @settings(max_examples=50, deadline=None)
-@given(sentences, st.integers(1, 5), st.integers(1, 4), st.integers(0, 5))
-def test_every_pair_comes_once_in_each_pass(lengths, batch_size, num_buckets, seed):
+@given(sentences, st.integers(1, 5), st.sampled_from([None, 1, 2, 4]), st.sampled_from([None, 5, 60, 300]))
+def test_every_pair_comes_once_in_each_pass(lengths, batch_size, num_buckets, batch_tokens):
     # Each sentence is made of its own number, so that it can be recognised.
     pairs = [([i + 4] * s, [i + 4] * t) for i, (s, t) in enumerate(lengths)]
-    stream = BatchStream(corpus(*pairs), batch_size, num_buckets, seed)
+    stream = stream_of(pairs, batch_size, num_buckets, seed=3, batch_tokens=batch_tokens)
     for epoch in range(2):
         seen = []
         for step in range(stream.steps_per_epoch):
             batch = stream.batch_at(epoch * stream.steps_per_epoch + step)
-            for row in range(batch_size):
+            for row in range(len(batch.source_lengths)):
                 if batch.source_lengths[row]:
                     number = batch.source_ids[row, 0] - 4
                     assert (batch.source_lengths[row] - 1, batch.target_lengths[row] - 1) == lengths[number]
@@ -53,8 +59,8 @@ def test_every_pair_comes_once_in_each_pass(lengths, batch_size, num_buckets, se
 
 def test_the_dataset_started_at_a_step_continues_the_one_started_at_zero():
     pairs = [([i + 4], [i + 4] * (1 + i % 3)) for i in range(50)]
-    first = BatchStream(corpus(*pairs), 8, 2, seed=5)
-    second = BatchStream(corpus(*pairs), 8, 2, seed=5)
+    first = stream_of(pairs, 8, 2, seed=5)
+    second = stream_of(pairs, 8, 2, seed=5)
     whole = list(first.dataset(0).take(20).as_numpy_iterator())
     rest = list(second.dataset(13).take(7).as_numpy_iterator())
     for expected, got in zip(whole[13:], rest, strict=True):
@@ -64,7 +70,7 @@ def test_the_dataset_started_at_a_step_continues_the_one_started_at_zero():
 
 def test_another_seed_gives_another_order():
     pairs = [([i + 4], [i + 4]) for i in range(50)]
-    orders = {tuple(BatchStream(corpus(*pairs), 50, 1, seed).batch_at(0).source_ids[:, 0]) for seed in range(5)}
+    orders = {tuple(stream_of(pairs, 50, 1, seed).batch_at(0).source_ids[:, 0]) for seed in range(5)}
     assert len(orders) == 5
 
 
@@ -91,3 +97,46 @@ def test_buckets_hold_every_pair_once(num_buckets):
     for bucket in buckets:
         assert source[bucket.rows].max() == bucket.source_length
         assert target[bucket.rows].max() == bucket.target_length
+
+
+def test_pairs_left_over_join_a_larger_batch():
+    # 5 short pairs and 3 long ones in batches of 4: one batch of the short shape, one of the long one, no filling.
+    pairs = [([4], [4])] * 5 + [([4] * 9, [4] * 9)] * 3
+    stream = stream_of(pairs, 4, 2, seed=1)
+    batches = [stream.batch_at(step) for step in range(stream.steps_per_epoch)]
+    assert sorted(batch.source_ids.shape for batch in batches) == [(4, 2), (4, 10)]
+    assert all((batch.source_lengths > 0).all() for batch in batches)
+
+
+def test_a_batch_by_tokens_has_more_short_pairs_than_long_ones():
+    pairs = [([4] * 3, [4] * 3)] * 100 + [([4] * 19, [4] * 19)] * 100
+    stream = stream_of(pairs, 64, 2, seed=1, batch_tokens=400)
+    # 400 // (4 + 4) = 50 pairs, cut to whole eights; 400 // (20 + 20) = 10.
+    assert stream.batch_sizes == [48, 8]
+    for step, batch in enumerate(stream.dataset(0).take(5)):
+        assert batch.source_ids.shape[0] == {4: 48, 20: 8}[batch.source_ids.shape[1]], step
+
+
+def test_the_two_sides_are_bounded_apart():
+    # Short sources with long targets and the reverse: two shapes hold them without padding.
+    source, target = np.asarray([3, 3, 20, 20]), np.asarray([20, 20, 3, 3])
+    assert padding_share(make_buckets(source, target, 3), source, target) == 0.0
+
+
+def test_an_open_number_of_buckets_ends_below_the_padding_asked_for():
+    rng = np.random.default_rng(1)
+    source = rng.poisson(14, 5000) + 1
+    target = np.maximum(1, source + rng.integers(-3, 4, 5000))
+    buckets = fewest_buckets(source, target, 0.1, 24)
+    assert padding_share(buckets, source, target) < 0.1
+    fewer = make_buckets(source, target, len(buckets) - 1)
+    assert padding_share(fewer, source, target) >= 0.1
+
+
+def test_a_corpus_with_many_lengths_is_divided_in_no_time_and_keeps_its_longest_pair():
+    rng = np.random.default_rng(2)
+    source, target = rng.integers(1, 900, 20000), rng.integers(1, 900, 20000)
+    buckets = make_buckets(source, target, 12)
+    assert len(buckets) <= 12
+    assert max(b.source_length for b in buckets) == source.max()
+    assert max(b.target_length for b in buckets) == target.max()

@@ -1,0 +1,156 @@
+"""The softmax layer's product and the loss of eq. 7 in one, slice by slice, with the gradient written out.
+
+Reads the top decoder layer's outputs and the weights of the output projection; gives sums of the loss. Slices of rows
+pass one after the other through product, softmax and all three gradient products, so that the logits of a batch,
+[batch_size * target_length, vocab_size], and their gradient never exist whole. Padding is left out before the first
+product and costs nothing. The gradient of a sum is known while the sum is made, so that nothing is computed twice.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+ROWS_PER_SLICE = 512
+"""Large enough for matrix products at full speed; at 32,000 pieces a slice of logits takes 64 MiB."""
+
+
+class CrossEntropySums(NamedTuple):
+    """Sums over the real rows, scalars in nats.
+
+    Fields:
+      loss: cross entropy against the smoothed labels; gradients flow from here.
+      negative_log_prob: the same without smoothing; no gradient flows from it.
+    """
+
+    loss: tf.Tensor
+    negative_log_prob: tf.Tensor
+
+
+class Labels(NamedTuple):
+    """What the rows should have predicted.
+
+    Fields:
+      ids: int32 [num_rows].
+      real: bool [num_rows]; False leaves the row out.
+      smoothing: share of every label's probability that is spread evenly over the vocabulary.
+    """
+
+    ids: tf.Tensor
+    real: tf.Tensor
+    smoothing: float
+
+
+def projected_cross_entropy(
+    outputs: tf.Tensor,
+    kernel: tf.Tensor,
+    bias: tf.Tensor,
+    labels: Labels,
+    logit_bound: tf.Tensor | float,
+    rows_per_slice: int = ROWS_PER_SLICE,
+) -> CrossEntropySums:
+    """Sums of -log softmax(clip(outputs @ kernel + bias)) at the labels (eq. 7, 13).
+
+    Args:
+      outputs: float [num_rows, num_units]; num_rows static.
+      kernel: float [num_units, vocab_size].
+      bias: float [vocab_size].
+      labels: see Labels.
+      logit_bound: gamma of eq. 13; the gradient is zero where a logit was clipped.
+      rows_per_slice: most rows whose logits exist at a time.
+    """
+
+    @tf.custom_gradient
+    def run(outputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor):
+        sums, gradients = _run_slices(outputs, kernel, bias, labels, logit_bound, rows_per_slice)
+
+        def gradient(d_loss: tf.Tensor, _: tf.Tensor):
+            return tuple(value * d_loss for value in gradients)
+
+        return tuple(sums), gradient
+
+    return CrossEntropySums(*run(outputs, kernel, bias))
+
+
+def _run_slices(
+    outputs: tf.Tensor,
+    kernel: tf.Tensor,
+    bias: tf.Tensor,
+    labels: Labels,
+    logit_bound: tf.Tensor | float,
+    rows_per_slice: int,
+) -> tuple[CrossEntropySums, tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
+    """The sums, and the gradients of `loss` in outputs, kernel and bias."""
+    num_rows = outputs.shape[0]
+    rows = min(rows_per_slice, num_rows)
+    most_slices = -(-num_rows // rows)
+    order, place = _real_rows_first(labels.real, most_slices * rows)
+    num_real = tf.reduce_sum(tf.cast(labels.real, tf.int32))
+    num_slices = (num_real + rows - 1) // rows
+
+    def step(number, sums, d_kernel, d_bias, d_slices):
+        numbers = number * rows + tf.range(rows)
+        chosen = tf.gather(order, numbers)
+        inputs = tf.gather(outputs, chosen)
+        weights = tf.cast(numbers < num_real, outputs.dtype)
+        slice_sums, d_logits = _slice(
+            tf.matmul(inputs, kernel) + bias, tf.gather(labels.ids, chosen), weights, logit_bound, labels.smoothing
+        )
+        return (
+            number + 1,
+            CrossEntropySums(*(a + b for a, b in zip(sums, slice_sums, strict=True))),
+            d_kernel + tf.matmul(inputs, d_logits, transpose_a=True),
+            d_bias + tf.reduce_sum(d_logits, axis=0),
+            d_slices.write(number, tf.matmul(d_logits, kernel, transpose_b=True)),
+        )
+
+    zero = tf.zeros([], outputs.dtype)
+    start = (
+        0,
+        CrossEntropySums(zero, zero),
+        tf.zeros_like(kernel),
+        tf.zeros_like(bias),
+        tf.TensorArray(outputs.dtype, most_slices, element_shape=[rows, outputs.shape[1]]),
+    )
+    _, sums, d_kernel, d_bias, d_slices = tf.while_loop(
+        lambda number, *_: number < num_slices, step, start, maximum_iterations=most_slices
+    )
+    d_rows = tf.gather(tf.reshape(d_slices.stack(), [-1, outputs.shape[1]]), place)
+    d_outputs = tf.where(labels.real[:, None], d_rows, tf.zeros_like(d_rows))
+    return sums, (d_outputs, d_kernel, d_bias)
+
+
+def _real_rows_first(real: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Numbers of the real rows in order, filled up to `size`, and the place of every real row among them."""
+    counts = tf.cumsum(tf.cast(real, tf.int32))
+    place = tf.maximum(counts - 1, 0)
+    # Rows that are left out all write to one more element, which is then cut off.
+    targets = tf.where(real, place, size)
+    order = tf.scatter_nd(targets[:, None], tf.range(tf.size(real)), [size + 1])[:size]
+    return order, place
+
+
+def _slice(
+    raw: tf.Tensor, label_ids: tf.Tensor, weights: tf.Tensor, logit_bound: tf.Tensor | float, smoothing: float
+) -> tuple[CrossEntropySums, tf.Tensor]:
+    """Sums of one slice, and the gradient of its `loss` in the raw logits.
+
+    Args:
+      raw: [rows, vocab_size], the logits before their clip.
+      label_ids: int32 [rows].
+      weights: [rows], 1 at real rows and 0 at filling.
+      logit_bound, smoothing: as above.
+    """
+    vocab_size = raw.shape[1]
+    logits = tf.clip_by_value(raw, -logit_bound, logit_bound)
+    log_normaliser = tf.reduce_logsumexp(logits, axis=-1)
+    is_label = label_ids[:, None] == tf.range(vocab_size)
+    negative_log_prob = log_normaliser - tf.reduce_sum(tf.where(is_label, logits, 0.0), axis=-1)
+    loss = negative_log_prob
+    wanted = tf.cast(is_label, raw.dtype)
+    if smoothing:
+        mean_negative_log_prob = log_normaliser - tf.reduce_mean(logits, axis=-1)
+        loss = (1.0 - smoothing) * negative_log_prob + smoothing * mean_negative_log_prob
+        wanted = (1.0 - smoothing) * wanted + smoothing / vocab_size
+    d_logits = (tf.exp(logits - log_normaliser[:, None]) - wanted) * weights[:, None]
+    d_raw = tf.where(tf.abs(raw) <= logit_bound, d_logits, tf.zeros_like(d_logits))
+    return CrossEntropySums(tf.reduce_sum(loss * weights), tf.reduce_sum(negative_log_prob * weights)), d_raw
