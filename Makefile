@@ -28,6 +28,8 @@ $(VENV)/.dependencies: $(LOCK) tools/install.sh
 # pyproject.toml and setup.py decide which commands and packages the installed project has.
 $(VENV)/.project: $(VENV)/.dependencies pyproject.toml setup.py
 	@echo "set-up: installing gnmt_tf itself (editable)"
+	@# What an earlier build left here would hide the commands of this one.
+	@rm -rf gnmt_tf.egg-info
 	@$(PYTHON_IN_VENV) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 

@@ -7,28 +7,18 @@ Prints a table; `--json` writes rows of case, metric, value and unit.
 """
 
 import argparse
-import json
 import random
 import resource
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple
 
+from benchmarks.rows import Row, print_rows, write_json
 from gnmt_tf.config import TextConfig
 from gnmt_tf.text.lines import read_lines
 from gnmt_tf.text.segmenter import WordpieceSegmenter
 from gnmt_tf.text.wordpiece_trainer import count_words, train_from_word_counts
-
-
-class Row(NamedTuple):
-    """One measured number."""
-
-    case: str
-    metric: str
-    value: float
-    unit: str
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -47,11 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     lines = generated_lines() if flags.quick else chain(read_lines(flags.source), read_lines(flags.target))
     case = f"{'generated' if flags.quick else flags.source + ' + ' + flags.target}, {size} pieces"
     rows = measure(case, lines, TextConfig(vocab_size=size, alphabet_size=flags.alphabet_size))
-    for row in rows:
-        print(f"{row.metric:<20}{row.value:>14.3f} {row.unit:<8} {row.case}")
+    print_rows(rows)
     if flags.json:
-        with open(flags.json, "w", encoding="utf-8") as file:
-            json.dump([row._asdict() for row in rows], file, indent=1, ensure_ascii=False)
+        write_json(rows, flags.json)
 
 
 def measure(case: str, lines: Iterable[str], config: TextConfig) -> list[Row]:

@@ -2,7 +2,8 @@
 
 Commands are the entry points of the group `gnmt.commands`, so that a package to the right of `gnmt_tf` (serving, tpu)
 registers its own without being imported from here. A command module has a docstring whose first line is its summary,
-`define_flags(flag_values)` and `run(flag_values, arguments)`, and imports TensorFlow only inside `run`.
+`define_flags(flag_values)` and `run(flag_values, arguments)`, and imports TensorFlow only inside `run`. One that takes
+more than flags has `ARGUMENTS`, which says what.
 """
 
 import difflib
@@ -74,8 +75,12 @@ def _overview(commands: dict[str, importlib.metadata.EntryPoint]) -> str:
 def _run_command(name: str, module: ModuleType, arguments: list[str]) -> int:
     values = flags.FlagValues()
     module.define_flags(values)
+    takes_arguments = getattr(module, "ARGUMENTS", "")
+    # Flags may then stand behind arguments, too.
+    values.set_gnu_getopt(bool(takes_arguments))
     if any(argument in ("--help", "-h", "-help") for argument in arguments):
-        print(f"Usage: gnmt {name} [--flags]\n\n{(module.__doc__ or '').strip()}\n\nFlags:")
+        usage = " ".join(["Usage: gnmt", name, *takes_arguments.split(), "[--flags]"])
+        print(f"{usage}\n\n{(module.__doc__ or '').strip()}\n\nFlags:")
         # absl heads the flags with the module that defined them, which says nothing to a reader.
         print("\n".join(line for line in values.get_help().splitlines() if not line.endswith(":")).strip("\n"))
         return 0
@@ -83,7 +88,7 @@ def _run_command(name: str, module: ModuleType, arguments: list[str]) -> int:
         rest = values([name, *arguments])[1:]
     except flags.Error as error:
         return _refuse(f"gnmt {name}", f"{str(error).rstrip(' .?')}; see `gnmt {name} --help`.")
-    if rest:
+    if rest and not takes_arguments:
         return _refuse(
             f"gnmt {name}",
             f"unexpected argument {rest[0]!r}: every setting is a flag, as in --flag=value (values with spaces in "

@@ -126,6 +126,18 @@ class TrainingConfig(_Section):
     label_smoothing: Fraction = 0.0
     """Share of every target piece's probability that the loss spreads evenly over the vocabulary."""
     gradient_norm: Positive = 5.0
+    accumulate_batches: PositiveInt = 1
+    """Batches whose gradients are summed for one step."""
+    schedule: Literal["paper", "inverse_sqrt", "plateau"] = "paper"
+    """How the learning rate moves: as in the paper (the keys `halve_*`), as 1 / sqrt(step) after the warm-up, or by
+    `plateau_factor` whenever `plateau_patience` evaluations in a row have brought no new best."""
+    warmup_steps: Annotated[int, pydantic.Field(ge=0)] = 0
+    """Steps over which the learning rate rises linearly from zero, in any schedule."""
+    plateau_factor: Annotated[float, pydantic.Field(gt=0.0, lt=1.0)] = 0.5
+    plateau_patience: PositiveInt = 2
+    average_decay: Annotated[float, pydantic.Field(gt=0.0, lt=1.0)] | None = None
+    """Decay, per step, of an exponential moving average of the weights, which then is the model that is evaluated,
+    saved and used; null for none."""
     adam_learning_rate: Positive = 2e-4
     adam_steps: Annotated[int, pydantic.Field(ge=0)] = 60_000
     """Steps with Adam before plain SGD takes over."""
@@ -141,11 +153,17 @@ class TrainingConfig(_Section):
     """Whether the clipping of eq. 10 and 13 applies in training."""
     evaluate_every_steps: PositiveInt = 2000
     """Steps between evaluations on the development set, each of which saves a checkpoint."""
+    early_stopping_patience: PositiveInt | None = None
+    """Training ends after so many evaluations in a row without a new best; null for never."""
+    max_skipped_steps: Annotated[int, pydantic.Field(ge=0)] = 10
+    """Steps with an infinite or undefined gradient are skipped; more than so many in a row end the run."""
     evaluate_beam_width: PositiveInt = 1
     """Width of the search in these evaluations; 1 is greedy."""
     checkpoint_every_steps: PositiveInt = 1000
     keep_checkpoints: PositiveInt = 2
-    """Latest checkpoints kept beside the best one."""
+    """Latest checkpoints kept."""
+    keep_best: PositiveInt = 1
+    """Best checkpoints kept beside them, by development BLEU."""
     log_every_steps: PositiveInt = 50
     jit_compile: bool = True
     """Whether the training step is compiled by XLA."""

@@ -64,7 +64,8 @@ def test_the_help_of_a_command_shows_each_of_its_flags(name: str, capsys: pytest
 
     shown = capsys.readouterr().out
     summary = module.__doc__.splitlines()[0]
-    assert shown.startswith(f"Usage: gnmt {name} [--flags]\n\n{summary}\n")
+    usage = " ".join(["gnmt", name, *getattr(module, "ARGUMENTS", "").split(), "[--flags]"])
+    assert shown.startswith(f"Usage: {usage}\n\n{summary}\n")
     assert summary.endswith(".")
     for flag in values:
         assert f"--{flag}:" in shown or f"--[no]{flag}:" in shown

@@ -35,7 +35,7 @@ def define_search_flags(flag_values: flags.FlagValues) -> None:
     flags.DEFINE_enum(
         "checkpoint",
         None,
-        ["best", "latest"],
+        ["best", "latest", "averaged"],
         "Which checkpoint; by default the best by development BLEU, if there is one.",
         flag_values=flag_values,
     )

@@ -3,7 +3,7 @@
 Reads a PieceCorpus; gives a `tf.data.Dataset` of Batches that can start at any step, so that training resumes anywhere.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -35,9 +35,9 @@ class _Planned(NamedTuple):
 class BatchStream:
     """Training batches of a corpus.
 
-    Every pass over the corpus shuffles the pairs inside each bucket and the batches among each other. Pairs that do not
-    fill a batch of their bucket join a larger one; where there is none, rows of length 0 fill the batch up, so that each
-    bucket has one static shape.
+    Every pass over the corpus shuffles the pairs inside each bucket and the batches among each other. Pairs that do
+    not fill a batch of their bucket join a larger one; where there is none, rows of length 0 fill the batch up, so that
+    each bucket has one static shape.
 
     Args:
       corpus: the segmented pairs.
@@ -71,16 +71,25 @@ class BatchStream:
         (bucket, batch_size, _), rows = self._epoch(epoch)[position]
         return pad_batch(self.corpus, rows, batch_size, bucket.source_length, bucket.target_length)
 
-    def dataset(self, first_step: int) -> tf.data.Dataset:
-        """Endless dataset of Batches from `first_step` on, prefetched; lengths, and under `batch_tokens` rows, vary by bucket."""
+    def dataset(self, first_batch: int, shares: Sequence[int] = (0,), num_shares: int = 1) -> tf.data.Dataset:
+        """Endless dataset of Batches from `first_batch` on, prefetched.
+
+        Lengths, and under `batch_tokens` the number of rows, vary by bucket.
+
+        Args:
+          first_batch: number of the first batch.
+          shares: of every batch, the equally large shares that come one after the other.
+          num_shares: how many shares a batch is cut into; the last ones are filled up with rows of length 0.
+        """
 
         def generate() -> Iterator[Batch]:
-            step = first_step
+            number = first_batch
             while True:
-                yield self.batch_at(step)
-                step += 1
+                batch = self.batch_at(number)
+                yield from (_share(batch, share, num_shares) for share in shares)
+                number += 1
 
-        sizes = set(self.batch_sizes)
+        sizes = {-(-size // num_shares) for size in self.batch_sizes}
         batch_size = sizes.pop() if len(sizes) == 1 else None
         ids = tf.TensorSpec([batch_size, None], tf.int32)
         lengths = tf.TensorSpec([batch_size], tf.int32)
@@ -130,6 +139,16 @@ def pad_batch(corpus: PieceCorpus, rows: np.ndarray, batch_size: int, source_len
     return Batch(
         source_ids, source_lengths, np.concatenate([starts[:, None], inputs], axis=1), target_ids, target_lengths
     )
+
+
+def _share(batch: Batch, share: int, num_shares: int) -> Batch:
+    """One of equally large shares of the rows."""
+    if num_shares == 1:
+        return batch
+    size = -(-len(batch.source_lengths) // num_shares)
+    missing = size * num_shares - len(batch.source_lengths)
+    rows = slice(share * size, (share + 1) * size)
+    return Batch(*(np.pad(field, [(0, missing)] + [(0, 0)] * (field.ndim - 1))[rows] for field in batch))
 
 
 def _pad(pieces: Pieces, rows: np.ndarray, batch_size: int, length: int) -> tuple[np.ndarray, np.ndarray]:

@@ -13,6 +13,7 @@ import tensorflow as tf
 from gnmt_tf.layers.lstm_sequence import (
     CellStep,
     cell_gradient,
+    cell_slopes,
     cell_step,
     product_over_steps,
     shift,
@@ -171,14 +172,13 @@ def _backward(
     """Gradients of projected, values, keys and the four weights, in the order of `run`'s arguments."""
     num_units, memory_size = weights.recurrent_kernel.shape[0], source.values.shape[-1]
     state_kernel = tf.concat([weights.recurrent_kernel, weights.context_kernel], axis=0)
-    previous_c, previous_m = shift(steps.c), shift(steps.m)
+    previous_m = shift(steps.m)
+    slopes = cell_slopes(CellStep(steps.c, steps.m, steps.gates), loop.clip_bound, loop.output_activation)
     queries = tf.matmul(previous_m, weights.query_kernel)
     zeros, length = zero_state(d_outputs, num_units)
 
     def step(t, d_c, d_m, d_keys, d_score_kernel, arrays):
-        cell = CellStep(steps.c[t], steps.m[t], steps.gates[t])
-        d_m = d_outputs[t] + d_m
-        d_sums, d_c = cell_gradient(cell, previous_c[t], d_m, d_c, loop.clip_bound, loop.output_activation)
+        d_sums, d_c = cell_gradient(slopes, t, d_outputs[t] + d_m, d_c)
         d_state = tf.matmul(d_sums, state_kernel, transpose_b=True)
         d_m, d_context = tf.split(d_state, [num_units, memory_size], axis=-1)
         d_context = loop.scaled(d_context, t) + d_contexts[t]

@@ -18,30 +18,49 @@ class Dropout(NamedTuple):
       rate: share of elements that become zero, in (0, 1).
       seed: the run's seed.
       step: scalar int64, the training step.
+      replica: scalar int32, which share of the global batch this is; shares are equally large.
+      num_replicas: how many shares there are.
     """
 
     rate: float
     seed: int
     step: tf.Tensor
+    replica: int | tf.Tensor = 0
+    num_replicas: int = 1
 
     def scale(self, shape: list[int | tf.Tensor], place: int, dtype: tf.DType = tf.float32) -> tf.Tensor:
-        """A mask of `shape` that is 0 or 1 / (1 - rate); `place` tells tensors of the same step apart."""
+        """A mask that is 0 or 1 / (1 - rate).
+
+        A sentence pair loses the same elements whether the batch is on one device or cut up over several.
+
+        Args:
+          shape: [length, batch_size, width], the batch of this replica.
+          place: tells tensors of the same step apart.
+          dtype: of the mask.
+        """
         stream = tf.cast(self.step, tf.uint32) * PLACES_PER_STEP + place
         key = _mix(_mix(stream) + tf.constant(self.seed & 0xFFFFFFFF, tf.uint32))
         # A hash of the element's number: a counter-based generator with few rounds, which a compiler fuses into the
         # product that uses the mask. The generators of tf.random cost more than the layers they would serve.
-        elements = tf.cast(tf.reshape(tf.range(tf.reduce_prod(tf.stack(shape))), shape), tf.uint32)
+        batch_size, width = (tf.cast(size, tf.uint32) for size in shape[1:])
+        rows = tf.cast(self.replica, tf.uint32) * batch_size + _numbers(shape[1])
+        rows += _numbers(shape[0])[:, None] * (batch_size * self.num_replicas)
+        elements = rows[:, :, None] * width + _numbers(shape[2])
         bits = _mix(_mix(elements) ^ key)
         threshold = tf.constant(min(round(self.rate * 2**32), 2**32 - 1), tf.uint32)
         return tf.cast(bits >= threshold, dtype) / tf.cast(1.0 - self.rate, dtype)
 
 
 def apply_dropout(values: tf.Tensor, dropout: Dropout | None, place: int) -> tf.Tensor:
-    """Drops elements of `values` (any float tensor); returns it as it is when `dropout` is None."""
+    """Drops elements of float [length, batch_size, width]; returns `values` as they are when `dropout` is None."""
     if dropout is None:
         return values
     shape = [size if size is not None else tf.shape(values)[axis] for axis, size in enumerate(values.shape)]
     return values * dropout.scale(shape, place, values.dtype)
+
+
+def _numbers(size: int | tf.Tensor) -> tf.Tensor:
+    return tf.cast(tf.range(size), tf.uint32)
 
 
 def _mix(bits: tf.Tensor) -> tf.Tensor:

@@ -1,8 +1,10 @@
 """The model directory: everything that is needed to continue, evaluate, export or move a model.
 
-Holds `config.yaml` (fully resolved), `vocabulary.json`, `checkpoints/latest`, `checkpoints/best` and `logs/`.
+Holds `config.yaml` (fully resolved), `vocabulary.json`, `checkpoints/latest`, `checkpoints/best`, perhaps
+`checkpoints/averaged`, and `logs/`.
 """
 
+import glob
 import os
 from typing import Literal, NamedTuple
 
@@ -13,7 +15,7 @@ from gnmt_tf.model.gnmt import GNMT
 from gnmt_tf.text.segmenter import WordpieceSegmenter
 from gnmt_tf.text.vocabulary import Vocabulary
 
-Which = Literal["best", "latest"]
+Which = Literal["best", "latest", "averaged"]
 
 
 class ModelDirectory:
@@ -100,12 +102,14 @@ class ModelDirectory:
         return Vocabulary.load(self.vocabulary_path)
 
     def checkpoint(self, which: Which) -> str | None:
-        """Path prefix of the newest checkpoint of a kind."""
+        """Path prefix of the first choice among the checkpoints of a kind: the latest, or the best."""
+        return next(reversed(self.checkpoints(which)), None)
+
+    def checkpoints(self, which: Which) -> list[str]:
+        """Path prefixes of all checkpoints of a kind, the first choice last."""
         state = tf.train.get_checkpoint_state(self.checkpoints_path(which))
-        for prefix in reversed(state.all_model_checkpoint_paths if state else []):
-            if os.path.exists(prefix + ".index"):
-                return prefix
-        return None
+        prefixes = state.all_model_checkpoint_paths if state else []
+        return [prefix for prefix in prefixes if os.path.exists(prefix + ".index")]
 
     def has_checkpoints(self) -> bool:
         """Whether any checkpoint file is there, readable or not."""
@@ -133,6 +137,11 @@ class TrainingState(tf.Module):
         self.best_log_perplexity = tf.Variable(float("inf"), dtype=tf.float64)
         self.best_step = tf.Variable(0, dtype=tf.int64)
         self.evaluated_step = tf.Variable(-1, dtype=tf.int64)
+        self.evaluated_bleu = tf.Variable(-1.0, dtype=tf.float64)
+        self.evaluated_log_perplexity = tf.Variable(float("inf"), dtype=tf.float64)
+        self.evaluations_since_best = tf.Variable(0, dtype=tf.int64)
+        self.skipped_steps = tf.Variable(0, dtype=tf.int64)
+        self.skipped_in_a_row = tf.Variable(0, dtype=tf.int64)
         self.vocabulary_fingerprint = tf.Variable(vocabulary.fingerprint)
         self.corpus_fingerprint = tf.Variable(corpus_fingerprint)
 
@@ -154,31 +163,67 @@ class LoadedModel(NamedTuple):
     checkpoint: str
     step: int
 
+    def save(self, prefix: str, step: int) -> None:
+        """Writes the weights as a checkpoint of their own, for inference only."""
+        state = TrainingState(self.segmenter.vocabulary, "")
+        write_checkpoint(
+            tf.train.Checkpoint(model=self.model, state=state, step=tf.Variable(step, dtype=tf.int64)), prefix
+        )
+
 
 def load_model(path: str, which: Which | None = None) -> LoadedModel:
     """Loads a model for inference.
 
     Args:
       path: a model directory.
-      which: the `best` checkpoint by development BLEU, or the `latest`; by default the best if there is one.
+      which: the `best` checkpoint by development BLEU, the `latest`, or the `averaged` one; by default the best if
+        there is one.
 
     Raises:
       UserError: no checkpoint, a damaged one, or one made with another vocabulary or shape.
     """
     directory = ModelDirectory(path)
-    config = directory.read_config()
-    vocabulary = directory.read_vocabulary()
+    directory.read_config()
     kinds: list[Which] = [which] if which else ["best", "latest"]
     found = [checkpoint for kind in kinds if (checkpoint := directory.checkpoint(kind))]
     if not found:
-        raise UserError(
-            f"--model_dir {path}", "a checkpoint", "none yet", "Let `gnmt train` run until it has saved one."
+        remedy = (
+            "Make it with `gnmt average`." if which == "averaged" else "Let `gnmt train` run until it has saved one."
         )
-    check_vocabulary(found[0], vocabulary, directory.vocabulary_path)
+        raise UserError(f"--model_dir {path}", f"{which or 'a'} checkpoint", "none yet", remedy)
+    return load_checkpoint(directory, found[0])
+
+
+def load_checkpoint(directory: ModelDirectory, prefix: str) -> LoadedModel:
+    """Loads one checkpoint of a model directory; errors as `load_model`."""
+    config, vocabulary = directory.read_config(), directory.read_vocabulary()
+    check_vocabulary(prefix, vocabulary, directory.vocabulary_path)
     model = GNMT(config.model, vocabulary.size, config.training.constrained)
     step = tf.Variable(0, dtype=tf.int64)
-    restore(tf.train.Checkpoint(model=model, step=step), found[0])
-    return LoadedModel(model, WordpieceSegmenter(vocabulary), config, found[0], int(step))
+    restore(tf.train.Checkpoint(model=model, step=step), prefix)
+    return LoadedModel(model, WordpieceSegmenter(vocabulary), config, prefix, int(step))
+
+
+def write_checkpoint(checkpoint: tf.train.Checkpoint, prefix: str) -> None:
+    """Writes the files of one checkpoint, and leaves none when that fails.
+
+    Raises:
+      tf.errors.OpError, OSError: the disk is full or the directory cannot be written to.
+    """
+    try:
+        checkpoint.write(prefix)
+    except BaseException:
+        for path in glob.glob(glob.escape(prefix) + ".*"):
+            os.remove(path)
+        raise
+
+
+def score_of(prefix: str) -> tuple[float, float]:
+    """Development BLEU of a checkpoint's weights, and log perplexity with its sign turned."""
+    reader = tf.train.load_checkpoint(prefix)
+    names = ("evaluated_bleu", "evaluated_log_perplexity")
+    bleu, log_perplexity = (float(reader.get_tensor(f"state/{name}/.ATTRIBUTES/VARIABLE_VALUE")) for name in names)
+    return bleu, -log_perplexity
 
 
 def restore(checkpoint: tf.train.Checkpoint, prefix: str) -> None:

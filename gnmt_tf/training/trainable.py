@@ -1,13 +1,14 @@
 """GNMT with its training step, for `keras.Model.fit`.
 
-Loss and gradients are normalised over the global batch of a `tf.distribute` strategy; with more than one replica,
-`training.jit_compile` has to be off, and every replica drops the same elements.
+Loss and gradients are normalised over the global batch of a `tf.distribute` strategy, and every replica drops what one
+device would drop of the same sentence pairs, so that the number of replicas changes nothing but the speed.
 
 Reads Batches; gives the loss of eq. 7 per target piece and updates the weights.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -20,8 +21,45 @@ from gnmt_tf.model.loss import projected_loss_sums
 from gnmt_tf.training.optimizer import AdamThenSGD
 
 
+class _Gradients(NamedTuple):
+    # Sums over the real pieces of one batch, on one replica.
+    gradients: list[tf.Tensor]
+    negative_log_prob: tf.Tensor
+    num_target_pieces: tf.Tensor
+    num_source_pieces: tf.Tensor
+
+
+class _Accumulator:
+    """What the batches of a step have summed up so far, each replica for itself; zero between steps."""
+
+    def __init__(self, weights: list[tf.Variable]):
+        # Not attributes of the model: they are no part of it and need not be saved.
+        shapes = _Gradients([weight.shape for weight in weights], *[tf.TensorShape([])] * 3)
+        self._sums = tf.nest.map_structure(_zero_on_each_replica, shapes)
+
+    def add(self, values: _Gradients) -> None:
+        tf.nest.map_structure(lambda variable, value: variable.assign_add(value), self._sums, values)
+
+    def take(self, values: _Gradients) -> _Gradients:
+        """The sums with the last batch's values; starts again from zero."""
+        sums = tf.nest.map_structure(lambda variable, value: variable.read_value() + value, self._sums, values)
+        tf.nest.map_structure(lambda variable: variable.assign(tf.zeros_like(variable)), self._sums)
+        return sums
+
+
+def _zero_on_each_replica(shape: tf.TensorShape) -> tf.Variable:
+    return tf.Variable(
+        tf.zeros(shape),
+        trainable=False,
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=tf.VariableAggregation.SUM,
+    )
+
+
 class TrainableGNMT(GNMT):
     """The model with `train_step`; construct, `compile_for_training()`, `fit`.
+
+    One step takes `training.accumulate_batches` batches from the iterator.
 
     Args:
       settings: the whole configuration.
@@ -31,14 +69,34 @@ class TrainableGNMT(GNMT):
     def __init__(self, settings: Config, vocab_size: int, **kwargs: Any):
         super().__init__(settings.model, vocab_size, settings.training.constrained, **kwargs)
         self.settings = settings
+        self._accumulator: _Accumulator | None = None
 
     train_function: Callable[[Iterator[Batch]], dict[str, tf.Tensor]] | None
 
     def compile_for_training(self) -> None:
         """Gives the model its optimizer, whose variables exist afterwards (so that a checkpoint can restore them)."""
-        optimizer = AdamThenSGD.of(self.settings.training)
+        optimizer = AdamThenSGD(self.settings.training)
         self.compile(optimizer=optimizer, jit_compile=self.settings.training.jit_compile)
         optimizer.build(self.trainable_variables)
+        if self.settings.training.accumulate_batches > 1:
+            self._accumulator = _Accumulator(self.trainable_variables)
+
+    @contextlib.contextmanager
+    def averaged_weights(self) -> Iterator[None]:
+        """Exchanges the weights for their running average meanwhile; without `average_decay` nothing changes."""
+        self.exchange_weights()
+        try:
+            yield
+        finally:
+            self.exchange_weights()
+
+    def exchange_weights(self) -> None:
+        """Exchanges weights and averages."""
+        if self.optimizer.averages:
+            for weight, average in zip(self.trainable_variables, self.optimizer.averages, strict=True):
+                value = tf.identity(weight)
+                weight.assign(average)
+                average.assign(value)
 
     def training_bounds(self, step: tf.Tensor) -> Bounds:
         """The constraints at a step (section 6)."""
@@ -50,33 +108,54 @@ class TrainableGNMT(GNMT):
         return Bounds(clip_bound, tf.constant(self.config.logit_bound))
 
     def train_step(self, data: Batch) -> dict[str, tf.Tensor]:
-        """One update; returns `loss` (nats per target piece), `num_pieces` (both sides), `gradient_norm`."""
+        """The last batch of a step, and the update.
+
+        Returns:
+          `loss` (nats per target piece, without smoothing), `num_pieces` (both sides), `gradient_norm` before it was
+          cut. When loss or norm are not finite the step moves nothing but the count of steps.
+        """
+        training = self.settings.training
+        sums = self._gradients(data, training.accumulate_batches - 1)
+        if self._accumulator:
+            sums = self._accumulator.take(sums)
+        replicas = tf.distribute.get_replica_context()
+        sums = _Gradients(*replicas.all_reduce(tf.distribute.ReduceOp.SUM, list(sums)))
+        # The pieces of the global batch, so that every replica's gradient weighs as it would on one device.
+        num_target_pieces = tf.maximum(sums.num_target_pieces, 1.0)
+        loss = sums.negative_log_prob / num_target_pieces
+        gradients = [gradient / num_target_pieces for gradient in sums.gradients]
+        gradients, norm = tf.clip_by_global_norm(gradients, training.gradient_norm)
+        finite = tf.math.is_finite(norm) & tf.math.is_finite(loss)
+        gradients = [tf.where(finite, gradient, float("nan")) for gradient in gradients]
+        self.optimizer.apply_gradients(
+            zip(gradients, self.trainable_variables, strict=True), skip_gradients_aggregation=True
+        )
+        num_pieces = sums.num_target_pieces + sums.num_source_pieces
+        return {"loss": loss, "num_pieces": num_pieces, "gradient_norm": norm}
+
+    def accumulate_step(self, data: Batch, number: tf.Tensor) -> None:
+        """One batch of a step that is not its last: `number` counts them from 0."""
+        assert self._accumulator is not None
+        self._accumulator.add(self._gradients(data, number))
+
+    def _gradients(self, data: Batch, number: int | tf.Tensor) -> _Gradients:
+        """Of batch `number` of this step."""
         training = self.settings.training
         step = self.optimizer.iterations
-        dropout = Dropout(training.dropout, training.seed, step) if training.dropout else None
+        # Every batch drops elements of its own.
+        draw = step * training.accumulate_batches + tf.cast(number, step.dtype)
+        replicas = tf.distribute.get_replica_context()
+        share = replicas.replica_id_in_sync_group, replicas.num_replicas_in_sync
+        dropout = Dropout(training.dropout, training.seed, draw, *share) if training.dropout else None
+        bounds = self.training_bounds(step)
         with tf.GradientTape() as tape:
-            bounds = self.training_bounds(step)
             outputs = self.decoder_outputs(data, bounds, dropout)
             sums = projected_loss_sums(
                 outputs, self.output_projection, data, bounds.logit_bound, training.label_smoothing
             )
-            # The pieces of the global batch, so that every replica's gradient weighs as it would on one device.
-            replicas = tf.distribute.get_replica_context()
-            num_target_pieces = replicas.all_reduce(tf.distribute.ReduceOp.SUM, sums.num_pieces)
-            loss = sums.loss / tf.maximum(num_target_pieces, 1.0)
-        gradients = tape.gradient(loss, self.trainable_variables)
-        gradients = [tf.convert_to_tensor(g) for g in gradients]
-        gradients = replicas.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
-        gradients, norm = tf.clip_by_global_norm(gradients, training.gradient_norm)
-        self.optimizer.apply_gradients(
-            zip(gradients, self.trainable_variables, strict=True), skip_gradients_aggregation=True
-        )
-        # Without the smoothing, so that runs with and without it can be compared.
-        loss = replicas.all_reduce(tf.distribute.ReduceOp.SUM, sums.negative_log_prob)
-        loss /= tf.maximum(num_target_pieces, 1.0)
-        num_source_pieces = replicas.all_reduce(tf.distribute.ReduceOp.SUM, tf.reduce_sum(data.source_lengths))
-        num_pieces = num_target_pieces + tf.cast(num_source_pieces, tf.float32)
-        return {"loss": loss, "num_pieces": num_pieces, "gradient_norm": norm}
+        gradients = [tf.convert_to_tensor(g) for g in tape.gradient(sums.loss, self.trainable_variables)]
+        num_source_pieces = tf.cast(tf.reduce_sum(data.source_lengths), tf.float32)
+        return _Gradients(gradients, sums.negative_log_prob, sums.num_pieces, num_source_pieces)
 
     def make_train_function(self, force: bool = False) -> Callable[[Iterator[Batch]], dict[str, tf.Tensor]]:
         """As in Keras, but compiled once for every batch shape, with that shape static inside.
@@ -87,15 +166,26 @@ class TrainableGNMT(GNMT):
         if self.train_function is not None and not force:
             return self.train_function
         strategy = self.distribute_strategy
-        step_function = tf.function(self.train_step, jit_compile=self.jit_compile or None)
+        compiled = {"jit_compile": self.jit_compile or None}
+        last_batch = tf.function(self.train_step, **compiled)
+        earlier_batch = tf.function(self.accumulate_step, **compiled)
 
         @tf.function(reduce_retracing=False)
-        def run(batch: Batch) -> dict[str, tf.Tensor]:
-            logs = strategy.run(step_function, args=(batch,))
+        def run_last(batch: Batch) -> dict[str, tf.Tensor]:
+            logs = strategy.run(last_batch, args=(batch,))
             return {name: strategy.experimental_local_results(value)[0] for name, value in logs.items()}
 
-        self.train_function = lambda iterator: run(next(iterator))
-        return self.train_function
+        @tf.function(reduce_retracing=False)
+        def run_earlier(batch: Batch, number: tf.Tensor) -> None:
+            strategy.run(earlier_batch, args=(batch, number))
+
+        def run(iterator: Iterator[Batch]) -> dict[str, tf.Tensor]:
+            for number in range(self.settings.training.accumulate_batches - 1):
+                run_earlier(next(iterator), tf.constant(number))
+            return run_last(next(iterator))
+
+        self.train_function = run
+        return run
 
     def get_config(self) -> dict[str, Any]:
         """Arguments that rebuild the model."""

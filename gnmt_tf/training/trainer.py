@@ -3,6 +3,8 @@
 Reads a Config and its text files; gives a trained model directory. Running it again with the same arguments continues.
 """
 
+import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -22,8 +24,10 @@ from gnmt_tf.text.lines import read_lines
 from gnmt_tf.text.segmenter import WordpieceSegmenter
 from gnmt_tf.text.vocabulary import Vocabulary
 from gnmt_tf.text.wordpiece_trainer import train_wordpieces
-from gnmt_tf.training.callbacks import Checkpoints, Clock, DevScores, Evaluation, Progress, Stopping, TrainingLog, say
+from gnmt_tf.training.callbacks import Checkpoints, DevScores, Evaluation, Stopping
+from gnmt_tf.training.memory_estimate import GIB, MemoryEstimate, estimate_memory
 from gnmt_tf.training.model_directory import ModelDirectory, TrainingState, check_vocabulary, restore
+from gnmt_tf.training.progress import Clock, Progress, SkippedSteps, TrainingLog, say
 from gnmt_tf.training.trainable import TrainableGNMT
 
 CHANGEABLE_KEYS = frozenset(
@@ -34,7 +38,10 @@ CHANGEABLE_KEYS = frozenset(
         "evaluate_every_steps",
         "checkpoint_every_steps",
         "keep_checkpoints",
+        "keep_best",
         "log_every_steps",
+        "early_stopping_patience",
+        "max_skipped_steps",
         "evaluate_beam_width",
         "jit_compile",
     )
@@ -43,6 +50,12 @@ CHANGEABLE_KEYS = frozenset(
 
 PATH_KEYS = frozenset(
     "data." + key for key in ("train_source", "train_target", "dev_source", "dev_target", "vocabulary")
+)
+
+
+LESS_MEMORY = (
+    "Lower data.batch_size (or data.batch_tokens), and raise training.accumulate_batches to keep as many pairs in a "
+    "step."
 )
 
 
@@ -63,13 +76,16 @@ class TrainingResult(NamedTuple):
     best_step: int
 
 
-def train(config: Config, model_dir: str, output: TextIO = sys.stderr) -> TrainingResult:
+def train(
+    config: Config, model_dir: str, output: TextIO = sys.stderr, strategy: tf.distribute.Strategy | None = None
+) -> TrainingResult:
     """Trains a model, or goes on training it.
 
     Args:
       config: all settings; `data.train_source` and `data.train_target` are needed.
       model_dir: the model directory, made if missing.
       output: where progress is printed.
+      strategy: spreads each batch over its replicas; by default one device does everything.
 
     Raises:
       UserError: unusable data, an unwritable directory, or a configuration that the directory's model was not
@@ -88,8 +104,10 @@ def train(config: Config, model_dir: str, output: TextIO = sys.stderr) -> Traini
 
     # Weights start from the seed; nothing else in a run draws from the global generators.
     keras.utils.set_random_seed(config.training.seed)
-    model = TrainableGNMT(config, vocabulary.size)
-    model.compile_for_training()
+    strategy = strategy or tf.distribute.get_strategy()
+    with strategy.scope():
+        model = TrainableGNMT(config, vocabulary.size)
+        model.compile_for_training()
     state = TrainingState(vocabulary, corpus.fingerprint)
     checkpoint = tf.train.Checkpoint(
         model=model, optimizer=model.optimizer, state=state, step=model.optimizer.iterations
@@ -97,6 +115,8 @@ def train(config: Config, model_dir: str, output: TextIO = sys.stderr) -> Traini
     if prefix:
         check_vocabulary(prefix, vocabulary, directory.vocabulary_path)
         restore(checkpoint, prefix)
+        # Checkpoints hold the averaged weights where a user of the model looks for weights.
+        model.exchange_weights()
         _check_corpus(state, corpus, train_paths)
         say(output, f"Continuing after step {int(model.optimizer.iterations)} ({prefix}).")
     return _fit(config, directory, model, segmenter, corpus, state, checkpoint, output)
@@ -116,31 +136,41 @@ def _fit(
     first_step = int(model.optimizer.iterations)
     stream = BatchStream(corpus, config.data, training.seed)
     _describe(model, stream, output)
+    needed = max(
+        estimate_memory(
+            config, model.count_params(), model.vocab_size, size, bucket.source_length, bucket.target_length
+        )
+        for bucket, size in zip(stream.buckets, stream.batch_sizes, strict=True)
+    )
+    _tell_memory(needed, output)
     clock = Clock(state)
     log = TrainingLog(directory.logs_path, first_step)
     checkpoints = Checkpoints(
-        training, checkpoint, directory.checkpoints_path("latest"), directory.checkpoints_path("best"), clock
+        training, checkpoint, state, directory.checkpoints_path("latest"), directory.checkpoints_path("best"), clock
     )
     checkpoints.set_model(model)
     stopping = Stopping(training, clock, output)
-    callbacks = [Progress(training, log, clock, output), stopping]
+    callbacks = [SkippedSteps(training, state, output), Progress(training, log, clock, output), stopping]
     evaluation = None
     if config.data.dev_source and config.data.dev_target:
         evaluation = Evaluation(training, _dev_scorer(config, model, segmenter), state, log, clock, checkpoints, output)
         callbacks.append(evaluation)
     callbacks.append(checkpoints)
     time_left = training.max_minutes is None or clock.seconds() < training.max_minutes * 60.0
+    if evaluation is not None:
+        evaluation.set_model(model)
+    ended_early = evaluation is not None and evaluation.stop_early()
     with stopping:
-        if first_step < training.num_steps and time_left:
+        if first_step < training.num_steps and time_left and not ended_early:
             checkpoints.save()
-            model.fit(
-                stream.dataset(first_step),
-                steps_per_epoch=training.num_steps - first_step,
-                verbose=0,
-                callbacks=callbacks,
-            )
+            with _out_of_memory_explained(needed):
+                model.fit(
+                    _distributed(stream, first_step * training.accumulate_batches, model.distribute_strategy),
+                    steps_per_epoch=training.num_steps - first_step,
+                    verbose=0,
+                    callbacks=callbacks,
+                )
         if evaluation is not None and stopping.signal_number is None:
-            evaluation.set_model(model)
             evaluation.evaluate()
         checkpoints.save()
     outcome = {None: Outcome.FINISHED, 2: Outcome.INTERRUPTED}.get(stopping.signal_number, Outcome.TERMINATED)
@@ -272,6 +302,38 @@ def _describe(model: TrainableGNMT, stream: BatchStream, output: TextIO) -> None
         f"{model.count_params():,} parameters, {stream.steps_per_epoch:,} steps a pass, batch shapes {shapes} "
         f"({stream.padding_share:.0%} padding), each compiled when it first comes.",
     )
+
+
+def _distributed(
+    stream: BatchStream, first_batch: int, strategy: tf.distribute.Strategy
+) -> tf.data.Dataset | tf.distribute.DistributedDataset:
+    """The batches from `first_batch` on, each cut into one share for every replica."""
+    num_replicas = strategy.num_replicas_in_sync
+    if num_replicas == 1:
+        return stream.dataset(first_batch)
+
+    def dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        here = num_replicas // context.num_input_pipelines
+        first = context.input_pipeline_id * here
+        return stream.dataset(first_batch, range(first, first + here), num_replicas)
+
+    return strategy.distribute_datasets_from_function(dataset)
+
+
+def _tell_memory(needed: MemoryEstimate, output: TextIO) -> None:
+    say(output, f"A step needs about {needed}.")
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if not tf.config.list_physical_devices("GPU") and needed.total > machine:
+        say(output, f"Warning: this machine has {machine / GIB:.1f} GiB. {LESS_MEMORY}")
+
+
+@contextlib.contextmanager
+def _out_of_memory_explained(needed: MemoryEstimate) -> Iterator[None]:
+    try:
+        yield
+    except (MemoryError, tf.errors.ResourceExhaustedError) as error:
+        reason = (str(error).strip() or "out of memory").splitlines()[0]
+        raise UserError("memory", f"about {needed} for a step", reason, LESS_MEMORY) from None
 
 
 def _dev_scorer(config: Config, model: TrainableGNMT, segmenter: WordpieceSegmenter) -> Callable[[], DevScores]:

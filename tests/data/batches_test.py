@@ -68,6 +68,22 @@ def test_the_dataset_started_at_a_step_continues_the_one_started_at_zero():
             np.testing.assert_array_equal(wanted, have)
 
 
+@pytest.mark.parametrize("num_shares", [2, 3])
+def test_the_shares_of_a_batch_are_the_batch(num_shares):
+    pairs = [([i + 4], [i + 4] * (1 + i % 3)) for i in range(50)]
+    stream = stream_of(pairs, 8, 2, seed=5)
+    whole = list(stream.dataset(2).take(4).as_numpy_iterator())
+    shares = list(stream.dataset(2, range(num_shares), num_shares).take(4 * num_shares).as_numpy_iterator())
+    size = -(-8 // num_shares)
+    for number, batch in enumerate(whole):
+        parts = shares[number * num_shares : (number + 1) * num_shares]
+        assert {len(part.source_lengths) for part in parts} == {size}
+        for expected, *got in zip(batch, *parts, strict=True):
+            together = np.concatenate(got)
+            np.testing.assert_array_equal(together[:8], expected)
+            assert not together[8:].any()
+
+
 def test_another_seed_gives_another_order():
     pairs = [([i + 4], [i + 4]) for i in range(50)]
     orders = {tuple(stream_of(pairs, 50, 1, seed).batch_at(0).source_ids[:, 0]) for seed in range(5)}

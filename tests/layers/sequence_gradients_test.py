@@ -13,18 +13,24 @@ from gnmt_tf.layers.attention_sequence import (
     attend,
     attention_lstm_sequence,
 )
-from gnmt_tf.layers.lstm_sequence import cell_step, lstm_sequence
+from gnmt_tf.layers.lstm_sequence import lstm_sequence
 
 sizes = st.integers(1, 5)
 bounds = st.sampled_from([0.05, 0.2, 1.0, np.inf])
 activations = st.sampled_from(["linear", "tanh"])
 
 
+def plain_cell(sums, c, clip_bound, output_activation):
+    i, j, f, o = tf.split(sums, 4, axis=-1)
+    c = tf.clip_by_value(c * tf.sigmoid(f) + tf.tanh(j) * tf.sigmoid(i), -clip_bound, clip_bound)
+    return c, tf.sigmoid(o) * (tf.tanh(c) if output_activation == "tanh" else c)
+
+
 def unrolled_lstm(projected, recurrent_kernel, clip_bound, output_activation):
     c = m = tf.zeros([projected.shape[1], recurrent_kernel.shape[0]])
     outputs = []
     for t in range(projected.shape[0]):
-        c, m, _ = cell_step(projected[t] + m @ recurrent_kernel, c, clip_bound, output_activation)
+        c, m = plain_cell(projected[t] + m @ recurrent_kernel, c, clip_bound, output_activation)
         outputs.append(m)
     return tf.stack(outputs)
 
@@ -36,7 +42,7 @@ def unrolled_attention_lstm(projected, memory, weights, context_scale, clip_boun
         context, _, _ = attend(m @ weights.query_kernel, weights.score_kernel, memory)
         read = context if context_scale is None else context * context_scale[t]
         sums = projected[t] + m @ weights.recurrent_kernel + read @ weights.context_kernel
-        c, m, _ = cell_step(sums, c, clip_bound, output_activation)
+        c, m = plain_cell(sums, c, clip_bound, output_activation)
         outputs.append(m)
         contexts.append(context)
     return tf.stack(outputs), tf.stack(contexts)

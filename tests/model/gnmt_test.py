@@ -92,7 +92,7 @@ def test_padding_changes_nothing():
 
 def test_dropout_is_a_function_of_seed_step_and_place():
     def scale(seed, step, place):
-        return Dropout(0.25, seed, tf.constant(step, tf.int64)).scale([200, 300], place).numpy()
+        return Dropout(0.25, seed, tf.constant(step, tf.int64)).scale([10, 20, 300], place).numpy()
 
     reference = scale(1, 10, 0)
     np.testing.assert_array_equal(reference, scale(1, 10, 0))
@@ -104,11 +104,20 @@ def test_dropout_is_a_function_of_seed_step_and_place():
 
 
 def test_dropout_leaves_rows_and_columns_alike():
-    mask = Dropout(0.5, 3, tf.constant(0, tf.int64)).scale([400, 400], 5).numpy() > 0
+    mask = Dropout(0.5, 3, tf.constant(0, tf.int64)).scale([20, 20, 400], 5).numpy().reshape([400, 400]) > 0
     assert mask.mean(axis=0).std() < 0.05
     assert mask.mean(axis=1).std() < 0.05
     assert abs(np.corrcoef(mask[:-1].ravel(), mask[1:].ravel())[0, 1]) < 0.02
     assert abs(np.corrcoef(mask[:, :-1].ravel(), mask[:, 1:].ravel())[0, 1]) < 0.02
+
+
+@pytest.mark.parametrize("num_replicas", [2, 3])
+def test_replicas_drop_what_one_device_would_drop_of_the_same_pairs(num_replicas):
+    step = tf.constant(4, tf.int64)
+    whole = Dropout(0.5, 3, step).scale([5, 6, 7], 2)
+    size = 6 // num_replicas
+    shares = [Dropout(0.5, 3, step, r, num_replicas).scale([5, size, 7], 2) for r in range(num_replicas)]
+    np.testing.assert_array_equal(tf.concat(shares, axis=1), whole)
 
 
 def test_bounds_given_in_the_call_replace_those_of_inference():

@@ -15,6 +15,7 @@ from tiny_run import tiny_overrides, write_corpus
 from gnmt_tf.config import UserError, load_config
 from gnmt_tf.text.vocabulary import Vocabulary
 from gnmt_tf.training.model_directory import ModelDirectory, load_model
+from gnmt_tf.training.trainable import TrainableGNMT
 from gnmt_tf.training.trainer import Outcome, train
 
 
@@ -54,14 +55,21 @@ def test_training_learns_and_leaves_what_the_next_command_needs(tmp_path):
     assert events
 
 
+FULL_RECIPE = {
+    "training__accumulate_batches": 2, "training__average_decay": 0.9, "training__label_smoothing": 0.1,
+    "training__schedule": "plateau", "training__plateau_patience": 1, "training__warmup_steps": 5,
+    "training__evaluate_every_steps": 4, "data__batch_tokens": 60, "data__num_buckets": 2,
+}  # fmt: skip
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_a_killed_run_goes_on_as_if_it_had_never_stopped(tmp_path, jit_compile):
+@pytest.mark.parametrize(
+    "changes", [{}, {"training__jit_compile": True}, FULL_RECIPE], ids=["plain", "compiled", "full recipe"]
+)
+def test_a_killed_run_goes_on_as_if_it_had_never_stopped(tmp_path, changes):
     corpus, dev = write_corpus(tmp_path, 200), write_corpus(tmp_path, 5, seed=2)
-    overrides = tiny_overrides(
-        corpus, dev, training__num_steps=40, training__checkpoint_every_steps=3, training__dropout=0.3,
-        training__jit_compile=jit_compile, training__evaluate_every_steps=20,
-    )  # fmt: skip
+    settings = {"training__num_steps": 40, "training__checkpoint_every_steps": 3, "training__dropout": 0.3}
+    overrides = tiny_overrides(corpus, dev, **settings | {"training__evaluate_every_steps": 20} | changes)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert run_gnmt(*train_flags(whole, overrides)).returncode == 0
 
@@ -207,9 +215,69 @@ def test_training_that_goes_to_infinity_stops_with_a_reason_and_keeps_the_checkp
         write_corpus(tmp_path, 60), training__adam_learning_rate=1e38, training__num_steps=40,
         training__checkpoint_every_steps=1000, training__constrained=False,
     )  # fmt: skip
-    with pytest.raises(UserError, match="a finite loss and gradient"):
-        train(load_config(None, overrides), str(tmp_path / "model"), io.StringIO())
+    output = io.StringIO()
+    with pytest.raises(
+        UserError, match="a finite loss and gradient, got 11 steps in a row .* no longer finite|weights"
+    ):
+        train(load_config(None, overrides), str(tmp_path / "model"), output)
+    assert output.getvalue().count(" skipped: loss ") == 11
     assert load_model(str(tmp_path / "model"), "latest").step == 0
+
+
+def test_training_ends_when_the_best_score_stays_the_best(tmp_path):
+    # A rate of almost nothing: the scores of all evaluations are those of the first.
+    overrides = tiny_overrides(
+        write_corpus(tmp_path, 60), write_corpus(tmp_path, 5, seed=2), training__num_steps=40,
+        training__evaluate_every_steps=2, training__adam_learning_rate=1e-30, training__early_stopping_patience=3,
+        training__dropout=0.0, training__clip_bound_start=1.0,
+    )  # fmt: skip
+    output = io.StringIO()
+    result = train(load_config(None, overrides), str(tmp_path / "model"), output)
+    assert (result.outcome, result.step, result.best_step) == (Outcome.FINISHED, 8, 2)
+    assert "Ends here: 3 evaluations without a new best." in output.getvalue()
+    again = train(load_config(None, overrides), str(tmp_path / "model"), io.StringIO())
+    assert again == result
+
+
+def test_the_rate_is_lowered_when_no_new_best_comes_and_stays_so_in_the_next_run(tmp_path):
+    overrides = tiny_overrides(
+        write_corpus(tmp_path, 60), write_corpus(tmp_path, 5, seed=2), training__num_steps=6,
+        training__evaluate_every_steps=2, training__adam_learning_rate=1e-30, training__schedule="plateau",
+        training__plateau_patience=1, training__dropout=0.0, training__clip_bound_start=1.0,
+    )  # fmt: skip
+    output = io.StringIO()
+    train(load_config(None, overrides), str(tmp_path / "model"), output)
+    assert output.getvalue().count("Learning rate lowered") == 2
+    overrides = [*overrides, "training.num_steps=7"]
+    train(load_config(None, overrides), str(tmp_path / "model"), output)
+    with open(tmp_path / "model" / "logs" / "training.csv", newline="") as file:
+        rates = {int(row["step"]): float(row["learning_rate"]) for row in csv.DictReader(file) if row["loss"]}
+    assert rates[7] == pytest.approx(0.25e-30)
+
+
+def test_the_model_to_use_is_the_average_and_training_goes_on_from_the_weights(tmp_path):
+    corpus = write_corpus(tmp_path, 60)
+    decay = {"training__average_decay": 0.9}
+    plain, averaged = (
+        tiny_overrides(corpus, training__num_steps=6, training__dropout=0.0, **changes) for changes in ({}, decay)
+    )
+    for name, overrides in (("plain", plain), ("averaged", averaged)):
+        train(load_config(None, overrides), str(tmp_path / name), io.StringIO())
+        train(load_config(None, [*overrides, "training.num_steps=12"]), str(tmp_path / name), io.StringIO())
+    # The same losses: the average changes what is used, not what is trained.
+    assert logged(tmp_path / "plain")[0] == logged(tmp_path / "averaged")[0]
+    first, second = (load_model(str(tmp_path / name)).model.get_weights() for name in ("plain", "averaged"))
+    assert any(not np.allclose(a, b, atol=1e-4) for a, b in zip(first, second, strict=True))
+
+
+def test_out_of_memory_names_what_to_lower(tmp_path, monkeypatch):
+    def no_memory(*_, **__):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[64,1024]")
+
+    monkeypatch.setattr(TrainableGNMT, "fit", no_memory)
+    with pytest.raises(UserError, match=r"GiB \(weights .*data\.batch_size .*training\.accumulate_batches") as caught:
+        train(load_config(None, tiny_overrides(write_corpus(tmp_path, 60))), str(tmp_path / "model"), io.StringIO())
+    assert "OOM when allocating" in str(caught.value)
 
 
 def test_a_model_trained_without_constraints_is_used_without_them(tmp_path):

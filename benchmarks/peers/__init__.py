@@ -1,0 +1,1 @@
+"""Other systems, written or installed only to be measured beside this one."""
