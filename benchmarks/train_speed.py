@@ -9,9 +9,9 @@ take turns, `--rounds` times, and the median counts. Tokens are source plus targ
 padding flatters either side. FLOPs are those of the matrix products in the equations (forward once, backward twice),
 and the peak is that of a large float32 product, the best that NumPy or TensorFlow reaches here.
 
-Metrics: tokens_per_second, pytorch_tokens_per_second, ratio_to_pytorch, gflops_per_second, share_of_gemm_peak,
-peak_memory_gib, pytorch_peak_memory_gib, memory_ratio_to_pytorch, needed_memory_gib and memory_ratio_to_needed (see
-`estimate_memory`), compile_seconds.
+Metrics: tokens_per_second, bfloat16_tokens_per_second, pytorch_tokens_per_second, ratio_to_pytorch, gflops_per_second,
+share_of_gemm_peak, peak_memory_gib, pytorch_peak_memory_gib, memory_ratio_to_pytorch, needed_memory_gib and
+memory_ratio_to_needed (see `estimate_memory`), compile_seconds.
 """
 
 import argparse
@@ -78,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=2, help="measurements of each program and case")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--without_pytorch", action="store_true")
+    parser.add_argument("--bfloat16", action="store_true", help="show this project's speed in bfloat16, too")
     parser.add_argument("--quick", action="store_true", help="one tiny case, to see that it runs")
     parser.add_argument("--json", metavar="FILE", help="also write the rows here")
     parser.add_argument("--worker", choices=WORKERS, help=argparse.SUPPRESS)
@@ -94,6 +95,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print_rows(rows)
     for case in cases:
         measured = measure_case(case, run, rounds, peak, not flags.without_pytorch)
+        if flags.bfloat16:
+            seconds_per_step = Measured(*run("ours_bfloat16", case)).seconds_per_step
+            measured.append(Row(str(case), "bfloat16_tokens_per_second", case.tokens / seconds_per_step, "tokens/s"))
         print_rows(measured)
         rows += measured
     if flags.json:
@@ -170,9 +174,10 @@ def needed_bytes(case: Case, num_parameters: int) -> int:
     ).total
 
 
-def config_of(case: Case) -> Config:
+def config_of(case: Case, compute_dtype: str = "float32") -> Config:
     """The configuration of a case."""
     settings = {
+        "training.compute_dtype": compute_dtype,
         "model.num_encoder_layers": case.num_layers,
         "model.num_decoder_layers": case.num_layers,
         "model.num_units": case.num_units,
@@ -209,7 +214,7 @@ def time_steps(step: Callable[[], object], seconds: float) -> tuple[float, float
     return statistics.median(times), first, found[0]
 
 
-def measure_ours(case: Case, seconds: float, threads: int) -> Measured:
+def measure_ours(case: Case, seconds: float, threads: int, compute_dtype: str = "float32") -> Measured:
     """A training step of this project."""
     keep_freed_memory()
     start_tensorflow()
@@ -220,7 +225,7 @@ def measure_ours(case: Case, seconds: float, threads: int) -> Measured:
     from gnmt_tf.training.trainable import TrainableGNMT
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
-    model = TrainableGNMT(config_of(case), case.vocab_size)
+    model = TrainableGNMT(config_of(case, compute_dtype), case.vocab_size)
     model.compile_for_training()
     rng = np.random.default_rng(1)
     source, target = (
@@ -231,6 +236,11 @@ def measure_ours(case: Case, seconds: float, threads: int) -> Measured:
     train = model.make_train_function()
     median, first, peak = time_steps(lambda: float(train(iter([batch]))["loss"]), seconds)
     return Measured(median, first, peak, model.count_params())
+
+
+def measure_ours_in_bfloat16(case: Case, seconds: float, threads: int) -> Measured:
+    """The same with `compute_dtype` bfloat16, which pays only where the processor multiplies such numbers."""
+    return measure_ours(case, seconds, threads, "bfloat16")
 
 
 def measure_pytorch(case: Case, seconds: float, threads: int) -> Measured:
@@ -267,7 +277,12 @@ def measure_gemm_peak(case: Case, seconds: float, threads: int) -> list[float]:
     return [2.0 * size**3 / best]
 
 
-WORKERS = {"ours": measure_ours, "pytorch": measure_pytorch, "gemm_peak": measure_gemm_peak}
+WORKERS = {
+    "ours": measure_ours,
+    "ours_bfloat16": measure_ours_in_bfloat16,
+    "pytorch": measure_pytorch,
+    "gemm_peak": measure_gemm_peak,
+}
 
 if __name__ == "__main__":
     main()

@@ -165,6 +165,8 @@ class TrainingConfig(_Section):
     keep_best: PositiveInt = 1
     """Best checkpoints kept beside them, by development BLEU."""
     log_every_steps: PositiveInt = 50
+    compute_dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of activations and products in training; weights, optimizer, softmax and loss are float32 either way."""
     jit_compile: bool = True
     """Whether the training step is compiled by XLA."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from gnmt_tf.config import UserError
+from gnmt_tf.text.whole_file import whole_file
 
 
 @contextlib.contextmanager
@@ -29,18 +30,9 @@ def open_output(path: str | None, flag: str) -> Iterator[TextIO]:
         yield sys.stdout
         return
     direct = os.path.exists(path) and not os.path.isfile(path)
-    temporary = path if direct else f"{path}.{os.getpid()}.new"
     try:
-        try:
-            with open(temporary, "w", encoding="utf-8", newline="\n") as file:
-                yield file
-            if not direct:
-                os.replace(temporary, path)
-        except BaseException:
-            if not direct:
-                with contextlib.suppress(OSError):
-                    os.remove(temporary)
-            raise
+        with open(path, "w", encoding="utf-8", newline="\n") if direct else whole_file(path) as file:
+            yield file
     except OSError as error:
         raise UserError(
             f"{flag} {path}",

@@ -6,7 +6,6 @@ right translation, so exact match is a fair measure; a seed gives the same bytes
 versions of Babel (CLDR) and num2words.
 """
 
-import contextlib
 import functools
 import itertools
 import os
@@ -18,6 +17,7 @@ from typing import NamedTuple
 from gnmt_tf.config import UserError
 from gnmt_tf.data.demo_frames import FRAMES, Frame
 from gnmt_tf.data.demo_values import KINDS, DemoValue, render_value
+from gnmt_tf.text.whole_file import whole_file
 
 SOURCE_LANGUAGE = "en"
 TARGET_LANGUAGES = ("fr", "de")
@@ -219,14 +219,10 @@ def _make_directory(output_dir: str) -> None:
 
 
 def _write_lines(path: str, lines: list[str]) -> None:
-    partial = path + ".partial"
     try:
-        with open(partial, "w", encoding="utf-8", newline="\n") as file:
+        with whole_file(path) as file:
             file.writelines(line + "\n" for line in lines)
-        os.replace(partial, path)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.remove(partial)
         raise _unwritable(path, error) from error
 
 

@@ -55,7 +55,7 @@ class AttentionLSTM(keras.layers.Layer):
     """
 
     def __init__(self, lstm: ClippedLSTM, attention_units: int, memory_size: int, init_scale: float, **kwargs: Any):
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)
         self.lstm = lstm
         self.attention_units = attention_units
         self.memory_size = memory_size
@@ -84,7 +84,9 @@ class AttentionLSTM(keras.layers.Layer):
         """
         real = tf.sequence_mask(lengths, tf.shape(values)[1])
         score_bias = tf.where(real, tf.zeros([], values.dtype), tf.constant(MASKED_SCORE, values.dtype))
-        return AttentionMemory(values, project(values, self.key_kernel) + self.key_bias, score_bias)
+        return AttentionMemory(
+            values, project(values, self.key_kernel) + tf.cast(self.key_bias, values.dtype), score_bias
+        )
 
     def call(
         self,
@@ -94,16 +96,17 @@ class AttentionLSTM(keras.layers.Layer):
         context_scale: tf.Tensor | None = None,
     ) -> AttentionSequence:
         """See the class."""
-        kernel = tf.convert_to_tensor(self.lstm.kernel)
+        dtype = embeddings.dtype
+        kernel = tf.cast(self.lstm.kernel, dtype)
         weights = AttentionWeights(
-            tf.convert_to_tensor(self.query_kernel),
-            tf.convert_to_tensor(self.score_kernel),
-            tf.convert_to_tensor(self.lstm.recurrent_kernel),
+            tf.cast(self.query_kernel, dtype),
+            tf.cast(self.score_kernel, dtype),
+            tf.cast(self.lstm.recurrent_kernel, dtype),
             kernel[self.embedding_size :],
         )
-        projected = project(embeddings, kernel[: self.embedding_size]) + self.lstm.bias
+        projected = project(embeddings, kernel[: self.embedding_size]) + tf.cast(self.lstm.bias, dtype)
         return attention_lstm_sequence(
-            projected, memory, weights, context_scale, clip_bound, self.lstm.output_activation
+            projected, memory, weights, context_scale, tf.cast(clip_bound, dtype), self.lstm.output_activation
         )
 
     def step(

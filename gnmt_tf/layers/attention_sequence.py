@@ -85,7 +85,7 @@ def attend(
     """
     hidden = tf.tanh(memory.keys + query[:, None, :])
     scores = tf.linalg.matvec(hidden, score_kernel) + memory.score_bias
-    probs = tf.nn.softmax(scores, axis=-1)
+    probs = tf.cast(tf.nn.softmax(tf.cast(scores, tf.float32), axis=-1), scores.dtype)
     return tf.linalg.matvec(memory.values, probs, transpose_a=True), probs, hidden
 
 
@@ -187,20 +187,23 @@ def _backward(
         )
         d_m += tf.matmul(d_query, weights.query_kernel, transpose_b=True)
         written = tuple(a.write(t, v) for a, v in zip(arrays, (d_sums, d_query, d_context), strict=True))
-        return t - 1, d_c, d_m, d_keys + d_hidden, d_score_kernel + d_kernel, written
+        d_keys += tf.cast(d_hidden, tf.float32)
+        return t - 1, d_c, d_m, d_keys, d_score_kernel + tf.cast(d_kernel, tf.float32), written
 
     widths = (4 * num_units, weights.query_kernel.shape[-1], memory_size)
     arrays = tuple(step_array(d_outputs, length, width) for width in widths)
-    start = (length - 1, zeros, zeros, tf.zeros_like(source.keys), tf.zeros_like(weights.score_kernel), arrays)
+    # Sums over many steps are float32 whatever the rest is.
+    sums = tf.zeros_like(source.keys, tf.float32), tf.zeros_like(weights.score_kernel, tf.float32)
+    start = (length - 1, zeros, zeros, *sums, arrays)
     *_, d_keys, d_score_kernel, arrays = tf.while_loop(lambda t, *_: t >= 0, step, start, maximum_iterations=length)
     d_projected, d_queries, d_all_contexts = (array.stack() for array in arrays)
     read = steps.contexts if loop.context_scale is None else steps.contexts * loop.context_scale
     return (
         d_projected,
         tf.einsum("tbs,tbn->bsn", steps.attention_probs, d_all_contexts),
-        d_keys,
+        tf.cast(d_keys, source.keys.dtype),
         product_over_steps(previous_m, d_queries),
-        d_score_kernel,
+        tf.cast(d_score_kernel, weights.score_kernel.dtype),
         product_over_steps(previous_m, d_projected),
         product_over_steps(read, d_projected),
     )

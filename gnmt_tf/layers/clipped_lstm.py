@@ -18,7 +18,7 @@ class ClippedLSTM(keras.layers.Layer):
     Call: `layer(inputs, clip_bound)` with inputs float [length, batch_size, input_size] (time-major: the stacks turn
     the axes once) and a scalar clip bound; gives float [length, batch_size, num_units]. The start state is zero.
     Padding on the right needs no mask: no real step depends on it. For the backward direction reverse the inputs by
-    length first.
+    length first. The dtype of the inputs is that of all products; the weights are float32.
 
     Args:
       num_units: width of the state.
@@ -35,7 +35,7 @@ class ClippedLSTM(keras.layers.Layer):
         forget_gate_bias: float = 1.0,
         **kwargs: Any,
     ):
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)
         self.num_units = num_units
         self.output_activation: OutputActivation = output_activation
         self.init_scale = init_scale
@@ -53,11 +53,13 @@ class ClippedLSTM(keras.layers.Layer):
 
     def call(self, inputs: tf.Tensor, clip_bound: tf.Tensor) -> tf.Tensor:
         """See the class."""
-        return lstm_sequence(self.project(inputs), self.recurrent_kernel, clip_bound, self.output_activation)
+        recurrent_kernel = tf.cast(self.recurrent_kernel, inputs.dtype)
+        clip_bound = tf.cast(clip_bound, inputs.dtype)
+        return lstm_sequence(self.project(inputs), recurrent_kernel, clip_bound, self.output_activation)
 
     def project(self, inputs: tf.Tensor) -> tf.Tensor:
         """The part of the gates that needs no previous step: [..., input_size] -> [..., 4 * num_units]."""
-        return project(inputs, self.kernel) + self.bias
+        return project(inputs, self.kernel) + tf.cast(self.bias, inputs.dtype)
 
     def step(
         self, inputs: tf.Tensor, c: tf.Tensor, m: tf.Tensor, clip_bound: tf.Tensor | float
@@ -82,7 +84,8 @@ class ClippedLSTM(keras.layers.Layer):
 
 
 def project(inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-    """One large product over all leading axes: [..., n] x [n, k] -> [..., k]."""
+    """One large product over all leading axes: [..., n] x [n, k] -> [..., k], in the dtype of the inputs."""
+    kernel = tf.cast(kernel, inputs.dtype)
     if inputs.shape.rank == 2:
         return tf.matmul(inputs, kernel)
     flat = tf.matmul(tf.reshape(inputs, [-1, inputs.shape[-1]]), kernel)

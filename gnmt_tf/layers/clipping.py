@@ -13,6 +13,7 @@ UNCONSTRAINED = math.inf
 
 def clip(values: tf.Tensor, clip_bound: tf.Tensor | float) -> tf.Tensor:
     """Eq. 10: values held in [-clip_bound, clip_bound]; the gradient is zero where they were cut."""
+    clip_bound = tf.cast(clip_bound, values.dtype)
     return tf.clip_by_value(values, -clip_bound, clip_bound)
 
 

@@ -22,7 +22,7 @@ class OutputProjection(keras.layers.Layer):
     """
 
     def __init__(self, vocab_size: int, init_scale: float = 0.04, **kwargs: Any):
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)
         self.vocab_size = vocab_size
         self.init_scale = init_scale
 

@@ -51,7 +51,7 @@ def projected_cross_entropy(
     """Sums of -log softmax(clip(outputs @ kernel + bias)) at the labels (eq. 7, 13).
 
     Args:
-      outputs: float [num_rows, num_units]; num_rows static.
+      outputs: float [num_rows, num_units]; num_rows static. Its dtype is that of the products; sums are float32.
       kernel: float [num_units, vocab_size].
       bias: float [vocab_size].
       labels: see Labels.
@@ -64,7 +64,7 @@ def projected_cross_entropy(
         sums, gradients = _run_slices(outputs, kernel, bias, labels, logit_bound, rows_per_slice)
 
         def gradient(d_loss: tf.Tensor, _: tf.Tensor):
-            return tuple(value * d_loss for value in gradients)
+            return tuple(value * tf.cast(d_loss, value.dtype) for value in gradients)
 
         return tuple(sums), gradient
 
@@ -80,7 +80,8 @@ def _run_slices(
     rows_per_slice: int,
 ) -> tuple[CrossEntropySums, tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
     """The sums, and the gradients of `loss` in outputs, kernel and bias."""
-    num_rows = outputs.shape[0]
+    num_rows, dtype = outputs.shape[0], outputs.dtype
+    rounded_kernel = tf.cast(kernel, dtype)
     rows = min(rows_per_slice, num_rows)
     most_slices = -(-num_rows // rows)
     order, place = _real_rows_first(labels.real, most_slices * rows)
@@ -91,25 +92,25 @@ def _run_slices(
         numbers = number * rows + tf.range(rows)
         chosen = tf.gather(order, numbers)
         inputs = tf.gather(outputs, chosen)
-        weights = tf.cast(numbers < num_real, outputs.dtype)
-        slice_sums, d_logits = _slice(
-            tf.matmul(inputs, kernel) + bias, tf.gather(labels.ids, chosen), weights, logit_bound, labels.smoothing
-        )
+        weights = tf.cast(numbers < num_real, tf.float32)
+        raw = tf.cast(tf.matmul(inputs, rounded_kernel), tf.float32) + bias
+        slice_sums, d_logits = _slice(raw, tf.gather(labels.ids, chosen), weights, logit_bound, labels.smoothing)
+        rounded = tf.cast(d_logits, dtype)
         return (
             number + 1,
             CrossEntropySums(*(a + b for a, b in zip(sums, slice_sums, strict=True))),
-            d_kernel + tf.matmul(inputs, d_logits, transpose_a=True),
+            d_kernel + tf.cast(tf.matmul(inputs, rounded, transpose_a=True), tf.float32),
             d_bias + tf.reduce_sum(d_logits, axis=0),
-            d_slices.write(number, tf.matmul(d_logits, kernel, transpose_b=True)),
+            d_slices.write(number, tf.matmul(rounded, rounded_kernel, transpose_b=True)),
         )
 
-    zero = tf.zeros([], outputs.dtype)
+    zero = tf.zeros([])
     start = (
         0,
         CrossEntropySums(zero, zero),
         tf.zeros_like(kernel),
         tf.zeros_like(bias),
-        tf.TensorArray(outputs.dtype, most_slices, element_shape=[rows, outputs.shape[1]]),
+        tf.TensorArray(dtype, most_slices, element_shape=[rows, outputs.shape[1]]),
     )
     _, sums, d_kernel, d_bias, d_slices = tf.while_loop(
         lambda number, *_: number < num_slices, step, start, maximum_iterations=most_slices

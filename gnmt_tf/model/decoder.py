@@ -3,6 +3,7 @@
 Reads embedded target pieces and the attention's memory; gives the top layer's outputs, from which the logits come.
 """
 
+import contextlib
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -13,6 +14,7 @@ from gnmt_tf.layers.attention_lstm import AttentionLSTM
 from gnmt_tf.layers.attention_sequence import AttentionMemory
 from gnmt_tf.layers.clipping import clip
 from gnmt_tf.layers.dropout import Dropout, apply_dropout
+from gnmt_tf.layers.placement import ONE_DEVICE, Placement
 from gnmt_tf.model.encoder import lstm_layer
 
 FIRST_PLACE = 256
@@ -46,10 +48,12 @@ class Decoder(keras.layers.Layer):
     Args:
       config: shape of the model.
       memory_size: width of the encoder's outputs.
+      placement: where its layers are.
     """
 
-    def __init__(self, config: ModelConfig, memory_size: int, **kwargs: Any):
-        super().__init__(**kwargs)
+    def __init__(self, config: ModelConfig, memory_size: int, placement: Placement = ONE_DEVICE, **kwargs: Any):
+        super().__init__(autocast=False, **kwargs)
+        self._placement = placement
         self.config = config
         self.memory_size = memory_size
         self.bottom_layer = AttentionLSTM(
@@ -59,10 +63,10 @@ class Decoder(keras.layers.Layer):
 
     def build(self, input_shape: Any) -> None:
         """Makes the weights of all layers."""
-        with tf.name_scope(self.bottom_layer.name):
+        with self._device(1), tf.name_scope(self.bottom_layer.name):
             self.bottom_layer.build([None, input_shape[-1]])
-        for layer in self.upper_layers:
-            with tf.name_scope(layer.name):
+        for number, layer in enumerate(self.upper_layers, start=2):
+            with self._device(number), tf.name_scope(layer.name):
                 layer.build([None, self.config.num_units + self.memory_size])
         self.built = True
 
@@ -75,15 +79,16 @@ class Decoder(keras.layers.Layer):
         if dropout is not None:
             shape = [*(size or tf.shape(inputs)[axis] for axis, size in enumerate(inputs.shape[:2])), self.memory_size]
             context_scale = dropout.scale(shape, CONTEXT_PLACE, inputs.dtype)
-        bottom = self.bottom_layer(apply_dropout(inputs, dropout, place=FIRST_PLACE), memory, clip_bound, context_scale)
+        inputs = apply_dropout(inputs, dropout, place=FIRST_PLACE)
+        with self._device(1):
+            bottom = self.bottom_layer(inputs, memory, clip_bound, context_scale)
         outputs = bottom.outputs
         for number, layer in enumerate(self.upper_layers, start=2):
             below = outputs
-            outputs = layer(
-                apply_dropout(tf.concat([below, bottom.contexts], axis=-1), dropout, place=FIRST_PLACE + number),
-                clip_bound,
-            )
-            outputs = self._residual(outputs, below, number, clip_bound)
+            with self._device(number):
+                read = tf.concat([below, bottom.contexts], axis=-1)
+                outputs = layer(apply_dropout(read, dropout, place=FIRST_PLACE + number), clip_bound)
+                outputs = self._residual(outputs, below, number, clip_bound)
         outputs = apply_dropout(outputs, dropout, place=TOP_PLACE)
         return tf.transpose(outputs, [1, 0, 2]), tf.transpose(bottom.attention_probs, [1, 0, 2])
 
@@ -97,15 +102,21 @@ class Decoder(keras.layers.Layer):
     ) -> DecoderStep:
         """One step without dropout: embeddings float [batch_size, embedding_size]."""
         previous = list(zip(tf.unstack(state.c, axis=1), tf.unstack(state.m, axis=1), strict=True))
-        bottom = self.bottom_layer.step(clip(embeddings, clip_bound), *previous[0], memory, clip_bound)
+        with self._device(1):
+            bottom = self.bottom_layer.step(clip(embeddings, clip_bound), *previous[0], memory, clip_bound)
         states = [(bottom.c, bottom.m)]
         outputs = bottom.m
         for number, layer in enumerate(self.upper_layers, start=2):
             below = outputs
-            states.append(layer.step(tf.concat([below, bottom.context], axis=-1), *previous[number - 1], clip_bound))
-            outputs = self._residual(states[-1][1], below, number, clip_bound)
+            with self._device(number):
+                read = tf.concat([below, bottom.context], axis=-1)
+                states.append(layer.step(read, *previous[number - 1], clip_bound))
+                outputs = self._residual(states[-1][1], below, number, clip_bound)
         c, m = (tf.stack(values, axis=1) for values in zip(*states, strict=True))
         return DecoderStep(outputs, DecoderState(c, m), bottom.attention_probs)
+
+    def _device(self, number: int) -> contextlib.AbstractContextManager[Any]:
+        return self._placement.device(f"decoder/{number}")
 
     def _residual(self, outputs: tf.Tensor, below: tf.Tensor, number: int, clip_bound: tf.Tensor | float) -> tf.Tensor:
         if number < self.config.first_residual_layer:

@@ -3,6 +3,7 @@
 Reads embedded source pieces; gives the top layer's outputs, which the attention reads.
 """
 
+import contextlib
 from typing import Any
 
 import tensorflow as tf
@@ -12,6 +13,7 @@ from gnmt_tf.config import ModelConfig
 from gnmt_tf.layers.clipped_lstm import ClippedLSTM
 from gnmt_tf.layers.clipping import clip
 from gnmt_tf.layers.dropout import Dropout, apply_dropout
+from gnmt_tf.layers.placement import ONE_DEVICE, Placement
 
 
 def lstm_layer(config: ModelConfig, name: str) -> ClippedLSTM:
@@ -30,11 +32,13 @@ class Encoder(keras.layers.Layer):
 
     Args:
       config: shape of the model.
+      placement: where its layers are.
     """
 
-    def __init__(self, config: ModelConfig, **kwargs: Any):
-        super().__init__(**kwargs)
+    def __init__(self, config: ModelConfig, placement: Placement = ONE_DEVICE, **kwargs: Any):
+        super().__init__(autocast=False, **kwargs)
         self.config = config
+        self._placement = placement
         self.forward_layer = lstm_layer(config, "forward")
         self.backward_layer = lstm_layer(config, "backward")
         self.upper_layers = [lstm_layer(config, f"layer_{i}") for i in range(2, config.num_encoder_layers + 1)]
@@ -47,11 +51,11 @@ class Encoder(keras.layers.Layer):
     def build(self, input_shape: Any) -> None:
         """Makes the weights of all layers."""
         for layer in (self.forward_layer, self.backward_layer):
-            with tf.name_scope(layer.name):
+            with self._device(1), tf.name_scope(layer.name):
                 layer.build([None, input_shape[-1]])
         size = 2 * self.config.num_units
-        for layer in self.upper_layers:
-            with tf.name_scope(layer.name):
+        for number, layer in enumerate(self.upper_layers, start=2):
+            with self._device(number), tf.name_scope(layer.name):
                 layer.build([None, size])
             size = self.config.num_units
         self.built = True
@@ -60,21 +64,26 @@ class Encoder(keras.layers.Layer):
         self, embeddings: tf.Tensor, lengths: tf.Tensor, clip_bound: tf.Tensor, dropout: Dropout | None = None
     ) -> tf.Tensor:
         """See the class."""
-        inputs = apply_dropout(tf.transpose(clip(embeddings, clip_bound), [1, 0, 2]), dropout, place=0)
-        backward_inputs = _reverse(inputs, lengths)
-        outputs = tf.concat(
-            [
-                self.forward_layer(inputs, clip_bound),
-                _reverse(self.backward_layer(backward_inputs, clip_bound), lengths),
-            ],
-            axis=-1,
-        )
+        with self._device(1):
+            inputs = apply_dropout(tf.transpose(clip(embeddings, clip_bound), [1, 0, 2]), dropout, place=0)
+            backward_inputs = _reverse(inputs, lengths)
+            outputs = tf.concat(
+                [
+                    self.forward_layer(inputs, clip_bound),
+                    _reverse(self.backward_layer(backward_inputs, clip_bound), lengths),
+                ],
+                axis=-1,
+            )
         for number, layer in enumerate(self.upper_layers, start=2):
             below = outputs
-            outputs = layer(apply_dropout(below, dropout, place=number), clip_bound)
-            if number >= self.config.first_residual_layer:
-                outputs = clip(outputs + below, clip_bound)
+            with self._device(number):
+                outputs = layer(apply_dropout(below, dropout, place=number), clip_bound)
+                if number >= self.config.first_residual_layer:
+                    outputs = clip(outputs + below, clip_bound)
         return tf.transpose(outputs, [1, 0, 2])
+
+    def _device(self, number: int) -> contextlib.AbstractContextManager[Any]:
+        return self._placement.device(f"encoder/{number}")
 
     def get_config(self) -> dict[str, Any]:
         """Arguments that rebuild the layer."""

@@ -16,6 +16,7 @@ from gnmt_tf.layers.clipping import UNCONSTRAINED
 from gnmt_tf.layers.dropout import Dropout
 from gnmt_tf.layers.initializers import uniform
 from gnmt_tf.layers.output_projection import OutputProjection
+from gnmt_tf.layers.placement import ONE_DEVICE, Placement
 from gnmt_tf.model.decoder import Decoder, DecoderState
 from gnmt_tf.model.encoder import Encoder
 
@@ -49,10 +50,19 @@ class GNMT(keras.Model):
       config: shape of the model.
       vocab_size: pieces in the shared vocabulary.
       constrained: whether it is trained, and so used, with the clips of eq. 10 and 13.
+      placement: where its parts are.
     """
 
-    def __init__(self, config: ModelConfig, vocab_size: int, constrained: bool = True, **kwargs: Any):
+    def __init__(
+        self,
+        config: ModelConfig,
+        vocab_size: int,
+        constrained: bool = True,
+        placement: Placement = ONE_DEVICE,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
+        self._placement = placement
         self.config = config
         self.vocab_size = vocab_size
         self.constrained = constrained
@@ -60,8 +70,8 @@ class GNMT(keras.Model):
         self.target_embedding = (
             self.source_embedding if config.share_embeddings else _embedding(config, vocab_size, "target_embedding")
         )
-        self.encoder = Encoder(config, name="encoder")
-        self.decoder = Decoder(config, self.encoder.output_size, name="decoder")
+        self.encoder = Encoder(config, placement, name="encoder")
+        self.decoder = Decoder(config, self.encoder.output_size, placement, name="decoder")
         self.output_projection = OutputProjection(vocab_size, config.init_scale, name="output_projection")
         self._build_layers()
 
@@ -75,7 +85,7 @@ class GNMT(keras.Model):
             self.output_projection: [None, None, self.config.num_units],
         }
         for layer, shape in shapes.items():
-            with tf.name_scope(layer.name):
+            with self._placement.device(layer.name), tf.name_scope(layer.name):
                 layer.build(shape)
         self.built = True
 
@@ -89,12 +99,20 @@ class GNMT(keras.Model):
     def call(self, batch: Batch, bounds: Bounds | None = None, dropout: Dropout | None = None) -> tf.Tensor:
         """See the class."""
         bounds = bounds or self.inference_bounds
-        return self.output_projection(self.decoder_outputs(batch, bounds, dropout), bounds.logit_bound)
+        outputs = self.decoder_outputs(batch, bounds, dropout)
+        with self._placement.device("output_projection"):
+            return self.output_projection(outputs, bounds.logit_bound)
 
-    def decoder_outputs(self, batch: Batch, bounds: Bounds, dropout: Dropout | None = None) -> tf.Tensor:
-        """What the logits are made from: float [batch_size, target_length, num_units]."""
-        memory = self.encode(batch.source_ids, batch.source_lengths, bounds, dropout)
-        embeddings = tf.gather(self.target_embedding.embeddings, batch.target_input_ids)
+    def decoder_outputs(
+        self, batch: Batch, bounds: Bounds, dropout: Dropout | None = None, dtype: tf.DType = tf.float32
+    ) -> tf.Tensor:
+        """What the logits are made from: float [batch_size, target_length, num_units].
+
+        `dtype` is that of all activations and products; the weights are float32.
+        """
+        memory = self.encode(batch.source_ids, batch.source_lengths, bounds, dropout, dtype)
+        with self._placement.device("target_embedding"):
+            embeddings = tf.cast(tf.gather(self.target_embedding.embeddings, batch.target_input_ids), dtype)
         outputs, _ = self.decoder(embeddings, memory, bounds.clip_bound, dropout)
         return outputs
 
@@ -104,12 +122,15 @@ class GNMT(keras.Model):
         source_lengths: tf.Tensor,
         bounds: Bounds | None = None,
         dropout: Dropout | None = None,
+        dtype: tf.DType = tf.float32,
     ) -> AttentionMemory:
         """Runs the encoder: ids int32 [batch_size, source_length], lengths int32 [batch_size]."""
         bounds = bounds or self.inference_bounds
-        embeddings = tf.gather(self.source_embedding.embeddings, source_ids)
+        with self._placement.device("source_embedding"):
+            embeddings = tf.cast(tf.gather(self.source_embedding.embeddings, source_ids), dtype)
         outputs = self.encoder(embeddings, source_lengths, bounds.clip_bound, dropout)
-        return self.decoder.bottom_layer.prepare(outputs, source_lengths)
+        with self._placement.device("decoder/1"):
+            return self.decoder.bottom_layer.prepare(outputs, source_lengths)
 
     def initial_state(self, batch_size: int | tf.Tensor) -> DecoderState:
         """The decoder's state before the first step."""
@@ -120,7 +141,8 @@ class GNMT(keras.Model):
         embeddings = tf.gather(self.target_embedding.embeddings, ids)
         bounds = self.inference_bounds
         step = self.decoder.step(embeddings, state, memory, bounds.clip_bound)
-        logits = self.output_projection(step.outputs, bounds.logit_bound)
+        with self._placement.device("output_projection"):
+            logits = self.output_projection(step.outputs, bounds.logit_bound)
         return GNMTStep(logits, step.state, step.attention_probs)
 
     def get_config(self) -> dict[str, Any]:

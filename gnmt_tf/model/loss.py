@@ -50,7 +50,7 @@ def projected_loss_sums(
     """
     labels = Labels(tf.reshape(batch.target_output_ids, [-1]), tf.reshape(_real(batch), [-1]), label_smoothing)
     sums = projection.cross_entropy(tf.reshape(outputs, [-1, outputs.shape[-1]]), labels, logit_bound)
-    return LossSums(sums.loss, sums.negative_log_prob, _num_pieces(batch, outputs.dtype))
+    return LossSums(sums.loss, sums.negative_log_prob, _num_pieces(batch, tf.float32))
 
 
 def _real(batch: Batch) -> tf.Tensor:

@@ -17,6 +17,7 @@ import pydantic
 
 from gnmt_tf.config import TextConfig, UserError
 from gnmt_tf.text.normalization import WORD_MARK
+from gnmt_tf.text.whole_file import whole_file
 
 PAD_ID, UNKNOWN_ID, START_ID, END_ID = 0, 1, 2, 3
 SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
@@ -92,18 +93,12 @@ class Vocabulary:
         Raises:
           UserError: a path that cannot be written.
         """
-        temporary = f"{path}.{os.getpid()}.tmp"
         try:
             if os.path.lexists(path) and not stat.S_ISREG(os.stat(path).st_mode):
                 raise UserError(path, "a regular file to write", "something else", "Name a file.")
-            with open(temporary, "w", encoding="utf-8", newline="\n") as file:
+            with whole_file(path) as file:
                 file.write(_to_json(self))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
         except OSError as error:
-            if os.path.lexists(temporary):
-                os.unlink(temporary)
             raise UserError(
                 path, "a file that can be written", os.strerror(error.errno or 0), "Check the folder, space and rights."
             ) from None

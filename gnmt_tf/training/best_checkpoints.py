@@ -4,6 +4,7 @@ Reads and writes `checkpoints/best` and `checkpoints/averaged` of a model direct
 """
 
 import glob
+import json
 import os
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from gnmt_tf.config import UserError
+from gnmt_tf.text.whole_file import whole_file
 from gnmt_tf.training.model_directory import (
     LoadedModel,
     ModelDirectory,
@@ -105,6 +107,11 @@ def average_checkpoints(model_dir: str, which: Which, last: int | None = None) -
 
 
 def _list_checkpoints(path: str, prefixes: list[str]) -> None:
-    """Writes TensorFlow's list of a directory's checkpoints, relative to it, so that it can be moved."""
-    names = [os.path.basename(prefix) for prefix in prefixes]
-    tf.compat.v1.train.update_checkpoint_state(path, names[-1], names)
+    """Writes TensorFlow's list of a directory's checkpoints, relative to it, so that it can be moved.
+
+    TensorFlow writes such a list only for the checkpoints of a CheckpointManager, which keeps the latest ones.
+    """
+    names = [json.dumps(os.path.basename(prefix)) for prefix in prefixes]
+    with whole_file(os.path.join(path, "checkpoint")) as file:
+        file.write(f"model_checkpoint_path: {names[-1]}\n")
+        file.writelines(f"all_model_checkpoint_paths: {name}\n" for name in names)

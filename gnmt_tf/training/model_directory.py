@@ -14,6 +14,7 @@ from gnmt_tf.config import Config, UserError, load_config, to_yaml
 from gnmt_tf.model.gnmt import GNMT
 from gnmt_tf.text.segmenter import WordpieceSegmenter
 from gnmt_tf.text.vocabulary import Vocabulary
+from gnmt_tf.text.whole_file import whole_file
 
 Which = Literal["best", "latest", "averaged"]
 
@@ -62,11 +63,9 @@ class ModelDirectory:
         Raises:
           UserError: the disk is full or the directory cannot be written to.
         """
-        temporary = self.config_path + ".new"
         try:
-            with open(temporary, "w", encoding="utf-8") as file:
+            with whole_file(self.config_path) as file:
                 file.write(to_yaml(config))
-            os.replace(temporary, self.config_path)
         except OSError as error:
             raise UserError(
                 self.config_path,

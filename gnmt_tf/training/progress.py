@@ -16,6 +16,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from gnmt_tf.config import TrainingConfig, UserError
+from gnmt_tf.text.whole_file import whole_file
 from gnmt_tf.training.model_directory import TrainingState
 
 CSV_COLUMNS = (
@@ -76,18 +77,18 @@ class TrainingLog:
         if os.path.exists(self._csv_path):
             with open(self._csv_path, encoding="utf-8", newline="") as file:
                 rows = [row for row in csv.DictReader(file) if (row.get("step") or "").isdigit()]
-        with self._reported(), open(self._csv_path + ".new", "w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, CSV_COLUMNS, extrasaction="ignore")
+        with self._reported(), whole_file(self._csv_path) as file:
+            writer = csv.DictWriter(file, CSV_COLUMNS, extrasaction="ignore", lineterminator="\n")
             writer.writeheader()
             writer.writerows(row for row in rows if int(row["step"]) <= first_step)
-        os.replace(self._csv_path + ".new", self._csv_path)
         self._events = tf.summary.create_file_writer(path)
 
     def write(self, step: int, **values: float) -> None:
         """Adds one row; every name is a column."""
         with self._reported():
             with open(self._csv_path, "a", encoding="utf-8", newline="") as file:
-                csv.DictWriter(file, CSV_COLUMNS).writerow({"step": step} | {k: f"{v:.7g}" for k, v in values.items()})
+                row = {"step": step} | {name: f"{value:.7g}" for name, value in values.items()}
+                csv.DictWriter(file, CSV_COLUMNS, lineterminator="\n").writerow(row)
             with self._events.as_default():
                 for name, value in values.items():
                     tf.summary.scalar(name, value, step=step)

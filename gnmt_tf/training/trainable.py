@@ -16,6 +16,7 @@ from gnmt_tf.config import Config
 from gnmt_tf.data.batch import Batch
 from gnmt_tf.layers.clipping import UNCONSTRAINED, scheduled_clip_bound
 from gnmt_tf.layers.dropout import Dropout
+from gnmt_tf.layers.placement import ONE_DEVICE, Placement
 from gnmt_tf.model.gnmt import GNMT, Bounds
 from gnmt_tf.model.loss import projected_loss_sums
 from gnmt_tf.training.optimizer import AdamThenSGD
@@ -64,10 +65,11 @@ class TrainableGNMT(GNMT):
     Args:
       settings: the whole configuration.
       vocab_size: pieces in the shared vocabulary.
+      placement: where its parts are.
     """
 
-    def __init__(self, settings: Config, vocab_size: int, **kwargs: Any):
-        super().__init__(settings.model, vocab_size, settings.training.constrained, **kwargs)
+    def __init__(self, settings: Config, vocab_size: int, placement: Placement = ONE_DEVICE, **kwargs: Any):
+        super().__init__(settings.model, vocab_size, settings.training.constrained, placement, **kwargs)
         self.settings = settings
         self._accumulator: _Accumulator | None = None
 
@@ -149,10 +151,11 @@ class TrainableGNMT(GNMT):
         dropout = Dropout(training.dropout, training.seed, draw, *share) if training.dropout else None
         bounds = self.training_bounds(step)
         with tf.GradientTape() as tape:
-            outputs = self.decoder_outputs(data, bounds, dropout)
-            sums = projected_loss_sums(
-                outputs, self.output_projection, data, bounds.logit_bound, training.label_smoothing
-            )
+            outputs = self.decoder_outputs(data, bounds, dropout, tf.as_dtype(training.compute_dtype))
+            with self._placement.device("output_projection"):
+                sums = projected_loss_sums(
+                    outputs, self.output_projection, data, bounds.logit_bound, training.label_smoothing
+                )
         gradients = [tf.convert_to_tensor(g) for g in tape.gradient(sums.loss, self.trainable_variables)]
         num_source_pieces = tf.cast(tf.reduce_sum(data.source_lengths), tf.float32)
         return _Gradients(gradients, sums.negative_log_prob, sums.num_pieces, num_source_pieces)

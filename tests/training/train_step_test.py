@@ -106,3 +106,30 @@ def test_weights_and_averages_change_places_and_come_back():
             np.testing.assert_array_equal(inside, average)
     for after, before in zip(model.get_weights(), weights, strict=True):
         np.testing.assert_array_equal(after, before)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_bfloat16_gives_nearly_the_gradients_of_float32(jit_compile):
+    batch = make_batch(8, 4)
+    settings = {"adam_steps": 0, "sgd_learning_rate": 1.0, "jit_compile": jit_compile, "label_smoothing": 0.1}
+    exact, rounded = make_model(**settings), make_model(compute_dtype="bfloat16", **settings)
+    start = exact.get_weights()
+    logs, expected = run_step(rounded, [batch]), run_step(exact, [batch])
+    assert logs == pytest.approx(expected, rel=0.03)
+    assert logs != expected
+    for name, before, first, second in zip(
+        [w.name for w in exact.weights], start, exact.get_weights(), rounded.get_weights(), strict=True
+    ):
+        change, other = (first - before).ravel(), (second - before).ravel()
+        assert second.dtype == np.float32
+        cosine = change @ other / (np.linalg.norm(change) * np.linalg.norm(other))
+        # A rounded product has about 3 digits.
+        assert cosine > 0.99, name
+        np.testing.assert_allclose(np.linalg.norm(other), np.linalg.norm(change), rtol=0.1, err_msg=name)
+
+
+def test_activations_have_the_dtype_asked_for():
+    model = make_model()
+    batch = make_batch(3, 1)
+    assert model.decoder_outputs(batch, model.inference_bounds, None, tf.bfloat16).dtype == tf.bfloat16
+    assert model.decoder_outputs(batch, model.inference_bounds).dtype == tf.float32

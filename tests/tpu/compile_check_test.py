@@ -1,0 +1,43 @@
+"""The training step compiles for a TPU, without one."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import json
+import tensorflow as tf
+from gnmt_tf.config import load_config
+from gnmt_tf.data.batch import Batch
+from gnmt_tf.tpu.compile_check import compile_for_tpu, train_step_function
+from gnmt_tf.training.trainable import TrainableGNMT
+
+config = load_config(None, [
+    "model.num_encoder_layers=3", "model.num_decoder_layers=3", "model.num_units=128", "model.attention_units=128",
+    "model.embedding_size=128", "training.compute_dtype=bfloat16", "training.average_decay=0.999",
+])
+model = TrainableGNMT(config, 1024)
+model.compile_for_training()
+ids, lengths = tf.ones([32, 16], tf.int32), tf.fill([32], 16)
+program = compile_for_tpu(train_step_function(model), [Batch(ids, lengths, ids, ids, lengths)], "v5e:2x2")
+print(program)
+print(json.dumps({"parameters": model.count_params()} | program._asdict()))
+"""
+
+
+@pytest.mark.slow
+def test_the_training_step_compiles_for_a_tpu():
+    # In a process of its own: the TPU library and TensorFlow are started in a certain order, and JAX stays out of the
+    # other tests.
+    result = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=400, check=False)
+    assert result.returncode == 0, result.stderr[-3000:]
+    *_, summary, last = result.stdout.splitlines()
+    print(summary)
+    program = json.loads(last)
+    # Weights, two moments and the average are arguments, each of four bytes.
+    assert program["argument_bytes"] >= 4 * 4 * program["parameters"]
+    assert program["temporary_bytes"] > 0
+    # One product of the projection alone, of the three that a step has, over all rows.
+    assert program["flops"] > 2.0 * 128 * 1024 * 32 * 16
