@@ -125,9 +125,9 @@ class _Lengths:
             for number in range(len(shapes)):
                 others = [whole, *shapes[:number], *shapes[number + 1 :]]
                 gains = self._gains(self._costs(others))
-                best = np.unravel_index(gains.argmax(), gains.shape)
+                best = divmod(int(gains.argmax()), gains.shape[1])
                 if gains[best] > gains[shapes[number]]:
-                    shapes[number] = int(best[0]), int(best[1])
+                    shapes[number] = best
             if shapes == before:
                 break
         return [*shapes, whole]

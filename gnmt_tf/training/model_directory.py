@@ -232,7 +232,7 @@ def restore(checkpoint: tf.train.Checkpoint, prefix: str) -> None:
       UserError: the files are damaged or were made with another shape of model.
     """
     try:
-        checkpoint.restore(prefix).assert_existing_objects_matched().expect_partial()
+        checkpoint.read(prefix).assert_existing_objects_matched().expect_partial()
     except (AssertionError, *_READ_ERRORS) as error:
         raise UserError(
             f"checkpoint {prefix}",

@@ -117,15 +117,18 @@ def test_bfloat16_gives_nearly_the_gradients_of_float32(jit_compile):
     logs, expected = run_step(rounded, [batch]), run_step(exact, [batch])
     assert logs == pytest.approx(expected, rel=0.03)
     assert logs != expected
-    for name, before, first, second in zip(
-        [w.name for w in exact.weights], start, exact.get_weights(), rounded.get_weights(), strict=True
-    ):
-        change, other = (first - before).ravel(), (second - before).ravel()
-        assert second.dtype == np.float32
-        cosine = change @ other / (np.linalg.norm(change) * np.linalg.norm(other))
+    changes = [
+        ((first - before).ravel(), (second - before).ravel())
+        for before, first, second in zip(start, exact.get_weights(), rounded.get_weights(), strict=True)
+    ]
+    largest = max(np.linalg.norm(change) for change, _ in changes)
+    compared = [pair for pair in changes if np.linalg.norm(pair[0]) > 1e-2 * largest]
+    assert len(compared) > len(changes) / 2
+    for change, other in compared:
         # A rounded product has about 3 digits.
-        assert cosine > 0.99, name
-        np.testing.assert_allclose(np.linalg.norm(other), np.linalg.norm(change), rtol=0.1, err_msg=name)
+        assert change @ other > 0.99 * np.linalg.norm(change) * np.linalg.norm(other)
+        np.testing.assert_allclose(np.linalg.norm(other), np.linalg.norm(change), rtol=0.1)
+    assert all(weight.dtype == np.float32 for weight in rounded.get_weights())
 
 
 def test_activations_have_the_dtype_asked_for():
