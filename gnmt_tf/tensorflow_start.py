@@ -1,6 +1,7 @@
-"""Starts TensorFlow without its start-up chatter, which is no part of a command's output.
+"""Starts TensorFlow without its start-up chatter, which is no part of a command's output, and looks after its memory.
 
-Called by commands just before they import whatever needs TensorFlow; nothing else in the library calls it.
+Commands call `start_tensorflow` and `keep_freed_memory`, just before they import whatever needs TensorFlow; nothing
+else in the library does.
 """
 
 import ctypes
@@ -39,11 +40,24 @@ def keep_freed_memory() -> None:
     A training step frees and takes the same few hundred megabytes again. Left alone, glibc hands them back to the
     kernel in between, and every step pays for tens of thousands of page faults.
     """
-    try:
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-    except (OSError, AttributeError):
+    mallopt = getattr(_glibc(), "mallopt", None)
+    if mallopt is None:
         return
     trim_threshold, mmap_max, arena_max = -1, -4, -8  # The numbers of <malloc.h>.
     mallopt(trim_threshold, 2**31 - 1)
     mallopt(mmap_max, 0)
     mallopt(arena_max, 1)
+
+
+def release_freed_memory() -> None:
+    """Gives memory that was freed so far back to the kernel, once; does nothing with another C library than glibc."""
+    malloc_trim = getattr(_glibc(), "malloc_trim", None)
+    if malloc_trim is not None:
+        malloc_trim(0)
+
+
+def _glibc() -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL("libc.so.6")
+    except OSError:
+        return None

@@ -104,7 +104,7 @@ class _Lengths:
         self._counts = np.zeros([len(self._source), len(self._target)])
         cells = np.searchsorted(self._source, source_lengths), np.searchsorted(self._target, target_lengths)
         np.add.at(self._counts, cells, 1)
-        self._positions = (self._source[:, None] + self._target[None, :]).astype(np.float64)
+        self._positions: np.ndarray = (self._source[:, None] + self._target[None, :]).astype(np.float64)
 
     def shape_of(self, bound: int) -> tuple[int, int]:
         """The shape that holds `bound` pieces on either side, or all there are."""
@@ -142,11 +142,11 @@ class _Lengths:
     def _gains(self, costs: np.ndarray) -> np.ndarray:
         """What each shape, as one more, would save of these costs."""
         gains = np.zeros(self._counts.shape)
-        for s in range(gains.shape[0]):
+        for s in range(len(gains)):
             # [target level of the shape, source level, target level of the pair]
-            saved = np.maximum(costs[None, : s + 1, :] - self._positions[s][:, None, None], 0.0)
-            saved = np.einsum("tij,ij->tj", saved, self._counts[: s + 1])
-            gains[s] = np.tril(saved).sum(axis=1)
+            saved: np.ndarray = np.maximum(costs[None, : s + 1, :] - self._positions[s, :, None, None], 0.0)
+            by_target = np.einsum("tij,ij->tj", saved, self._counts[: s + 1])
+            gains[s] = np.tril(by_target).sum(axis=1)
         return gains
 
 

@@ -11,10 +11,12 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from gnmt_tf.layers.lstm_sequence import (
+    CellSlopes,
     CellStep,
     cell_gradient,
     cell_slopes,
     cell_step,
+    overwritten,
     product_over_steps,
     shift,
     step_array,
@@ -150,13 +152,15 @@ def _forward(loop: _Loop, projected: tf.Tensor, source: AttentionMemory, weights
 
     def step(t, c, m, arrays):
         context, probs, _ = attend(tf.matmul(m, weights.query_kernel), weights.score_kernel, source)
-        sums = projected[t] + tf.matmul(tf.concat([m, loop.scaled(context, t)], axis=-1), state_kernel)
+        sums = arrays.gates.read(t) + tf.matmul(tf.concat([m, loop.scaled(context, t)], axis=-1), state_kernel)
         cell = cell_step(sums, c, loop.clip_bound, loop.output_activation)
-        written = tuple(array.write(t, value) for array, value in zip(arrays, (*cell, context, probs), strict=True))
+        written = _Steps(*(array.write(t, v) for array, v in zip(arrays, (*cell, context, probs), strict=True)))
         return t + 1, cell.c, cell.m, written
 
-    widths = (num_units, num_units, 4 * num_units, source.values.shape[-1], source.values.shape[1])
-    arrays = tuple(step_array(projected, length, width) for width in widths)
+    widths = (num_units, num_units, source.values.shape[-1], source.values.shape[1])
+    c, m, contexts, probs = (step_array(projected, length, width) for width in widths)
+    # See lstm_sequence: the gates take the place of `projected`.
+    arrays = _Steps(c, m, overwritten(projected, length), contexts, probs)
     *_, arrays = tf.while_loop(lambda t, *_: t < length, step, (0, zeros, zeros, arrays), maximum_iterations=length)
     return _Steps(*(array.stack() for array in arrays))
 
@@ -178,7 +182,8 @@ def _backward(
     zeros, length = zero_state(d_outputs, num_units)
 
     def step(t, d_c, d_m, d_keys, d_score_kernel, arrays):
-        d_sums, d_c = cell_gradient(slopes, t, d_outputs[t] + d_m, d_c)
+        step_slopes = CellSlopes(arrays[0].read(t), slopes.output[t], slopes.carry[t])
+        d_sums, d_c = cell_gradient(step_slopes, d_outputs[t] + d_m, d_c)
         d_state = tf.matmul(d_sums, state_kernel, transpose_b=True)
         d_m, d_context = tf.split(d_state, [num_units, memory_size], axis=-1)
         d_context = loop.scaled(d_context, t) + d_contexts[t]
@@ -190,8 +195,8 @@ def _backward(
         d_keys += tf.cast(d_hidden, tf.float32)
         return t - 1, d_c, d_m, d_keys, d_score_kernel + tf.cast(d_kernel, tf.float32), written
 
-    widths = (4 * num_units, weights.query_kernel.shape[-1], memory_size)
-    arrays = tuple(step_array(d_outputs, length, width) for width in widths)
+    widths = (weights.query_kernel.shape[-1], memory_size)
+    arrays = overwritten(slopes.sums, length), *(step_array(d_outputs, length, width) for width in widths)
     # Sums over many steps are float32 whatever the rest is.
     sums = tf.zeros_like(source.keys, tf.float32), tf.zeros_like(weights.score_kernel, tf.float32)
     start = (length - 1, zeros, zeros, *sums, arrays)

@@ -46,7 +46,7 @@ class Dropout(NamedTuple):
         rows = tf.cast(self.replica, tf.uint32) * batch_size + _numbers(shape[1])
         rows += _numbers(shape[0])[:, None] * (batch_size * self.num_replicas)
         elements = rows[:, :, None] * width + _numbers(shape[2])
-        bits = _mix(_mix(elements) ^ key)
+        bits = _mix(elements + key)
         threshold = tf.constant(min(round(self.rate * 2**32), 2**32 - 1), tf.uint32)
         return tf.cast(bits >= threshold, dtype) / tf.cast(1.0 - self.rate, dtype)
 

@@ -21,10 +21,10 @@ class CellStep(NamedTuple):
 
 
 class CellSlopes(NamedTuple):
-    """What the backward loop multiplies with, made for all steps at once; each [length, batch_size, ...].
+    """What the backward loop multiplies with, made for all steps at once and read step by step.
 
     Fields:
-      sums: [length, batch_size, 4, num_units], from the gradient of c (first three gates) or m (last gate) to that of
+      sums: [length, batch_size, 4 * num_units], from the gradient of c (first three gates) or m (last gate) to that of
         the sums inside the gates.
       output: [length, batch_size, num_units], from the gradient of m to that of c.
       carry: [length, batch_size, num_units], from the gradient of the next step's c to that of this one's.
@@ -77,24 +77,23 @@ def cell_slopes(steps: CellStep, clip_bound: tf.Tensor, output_activation: str) 
     slope = 1.0 - activated * activated if output_activation == "tanh" else tf.ones_like(activated)
     open_ = tf.cast(tf.abs(steps.c) < clip_bound, gates.dtype)
     next_f = tf.concat([f[1:, :, 0], tf.zeros_like(f[:1, :, 0])], axis=0)
-    return CellSlopes(sums, open_ * slope * o[:, :, 0], open_ * next_f)
+    return CellSlopes(tf.reshape(sums, tf.shape(steps.gates)), open_ * slope * o[:, :, 0], open_ * next_f)
 
 
-def cell_gradient(slopes: CellSlopes, t: tf.Tensor, d_m: tf.Tensor, next_d_c: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The gradient of `cell_step` at step t.
+def cell_gradient(slopes: CellSlopes, d_m: tf.Tensor, next_d_c: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The gradient of `cell_step`.
 
     Args:
-      slopes: of all steps.
-      t: the step.
+      slopes: those of this step, without the axis of steps.
       d_m: [batch_size, num_units], gradient of the output.
       next_d_c: [batch_size, num_units], gradient of the next step's cell state, zero after the last step.
 
     Returns:
       Gradients of the preactivation [batch_size, 4 * num_units] and of this step's cell state.
     """
-    d_c = slopes.carry[t] * next_d_c + slopes.output[t] * d_m
+    d_c = slopes.carry * next_d_c + slopes.output * d_m
     is_output_gate = tf.range(4)[:, None] == 3
-    d_sums = slopes.sums[t] * tf.where(is_output_gate, d_m[:, None], d_c[:, None])
+    d_sums = tf.reshape(slopes.sums, [-1, 4, d_m.shape[-1]]) * tf.where(is_output_gate, d_m[:, None], d_c[:, None])
     return tf.reshape(d_sums, [-1, 4 * d_m.shape[-1]]), d_c
 
 
@@ -135,10 +134,13 @@ def _forward(
     zeros, length = zero_state(projected, num_units)
 
     def step(t, c, m, arrays):
-        cell = cell_step(projected[t] + tf.matmul(m, recurrent_kernel), c, clip_bound, output_activation)
-        return t + 1, cell.c, cell.m, tuple(a.write(t, v) for a, v in zip(arrays, cell, strict=True))
+        sums = arrays.gates.read(t) + tf.matmul(m, recurrent_kernel)
+        cell = cell_step(sums, c, clip_bound, output_activation)
+        return t + 1, cell.c, cell.m, CellStep(*(a.write(t, v) for a, v in zip(arrays, cell, strict=True)))
 
-    arrays = tuple(step_array(projected, length, width) for width in (num_units, num_units, 4 * num_units))
+    c, m = (step_array(projected, length, num_units) for _ in range(2))
+    # The gates of a step take the place of what was projected for it, which nothing reads again.
+    arrays = CellStep(c, m, overwritten(projected, length))
     *_, arrays = tf.while_loop(lambda t, *_: t < length, step, (0, zeros, zeros, arrays), maximum_iterations=length)
     return CellStep(*(array.stack() for array in arrays))
 
@@ -156,10 +158,11 @@ def _backward(
     zeros, length = zero_state(d_outputs, num_units)
 
     def step(t, d_c, d_m, d_projected):
-        d_sums, d_c = cell_gradient(slopes, t, d_outputs[t] + d_m, d_c)
+        step_slopes = CellSlopes(d_projected.read(t), slopes.output[t], slopes.carry[t])
+        d_sums, d_c = cell_gradient(step_slopes, d_outputs[t] + d_m, d_c)
         return t - 1, d_c, tf.matmul(d_sums, recurrent_kernel, transpose_b=True), d_projected.write(t, d_sums)
 
-    start = (length - 1, zeros, zeros, step_array(d_outputs, length, 4 * num_units))
+    start = (length - 1, zeros, zeros, overwritten(slopes.sums, length))
     *_, d_projected = tf.while_loop(lambda t, *_: t >= 0, step, start, maximum_iterations=length)
     return d_projected.stack()
 
@@ -173,6 +176,15 @@ def zero_state(steps: tf.Tensor, num_units: int) -> tuple[tf.Tensor, int | tf.Te
 def step_array(like: tf.Tensor, length: int | tf.Tensor, width: int | tf.Tensor) -> tf.TensorArray:
     """An array of `length` steps [batch_size, width] with the dtype and batch of `like` [length, batch_size, ...]."""
     return tf.TensorArray(like.dtype, length, element_shape=[like.shape[1], width])
+
+
+def overwritten(values: tf.Tensor, length: int | tf.Tensor) -> tf.TensorArray:
+    """An array that holds `values` [length, batch_size, width] until each of its steps is written anew.
+
+    A compiled loop then needs no second buffer of that size, nor the time to fill it with zeros.
+    """
+    array = tf.TensorArray(values.dtype, length, element_shape=values.shape[1:], clear_after_read=False)
+    return array.unstack(values)
 
 
 def shift(values: tf.Tensor) -> tf.Tensor:

@@ -39,7 +39,7 @@ class OutputProjection(keras.layers.Layer):
         return tf.clip_by_value(project(inputs, self.kernel) + self.bias, -logit_bound, logit_bound)
 
     def cross_entropy(self, inputs: tf.Tensor, labels: Labels, logit_bound: tf.Tensor | float) -> CrossEntropySums:
-        """Loss over inputs float [num_rows, num_units] without holding all logits: see `projected_cross_entropy`."""
+        """Loss of inputs float [batch_size, length, num_units] without all logits: see `projected_cross_entropy`."""
         return projected_cross_entropy(inputs, self.kernel, self.bias, labels, logit_bound)
 
     def get_config(self) -> dict[str, Any]:

@@ -27,16 +27,16 @@ class CrossEntropySums(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """What the rows should have predicted.
+    """What should have been predicted.
 
     Fields:
-      ids: int32 [num_rows].
-      real: bool [num_rows]; False leaves the row out.
+      ids: int32 [batch_size, length].
+      lengths: int32 [batch_size]; what comes after them is left out.
       smoothing: share of every label's probability that is spread evenly over the vocabulary.
     """
 
     ids: tf.Tensor
-    real: tf.Tensor
+    lengths: tf.Tensor
     smoothing: float
 
 
@@ -51,7 +51,7 @@ def projected_cross_entropy(
     """Sums of -log softmax(clip(outputs @ kernel + bias)) at the labels (eq. 7, 13).
 
     Args:
-      outputs: float [num_rows, num_units]; num_rows static. Its dtype is that of the products; sums are float32.
+      outputs: float [batch_size, length, num_units] of static shape, in the dtype of the products; sums are float32.
       kernel: float [num_units, vocab_size].
       bias: float [vocab_size].
       labels: see Labels.
@@ -80,12 +80,14 @@ def _run_slices(
     rows_per_slice: int,
 ) -> tuple[CrossEntropySums, tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
     """The sums, and the gradients of `loss` in outputs, kernel and bias."""
-    num_rows, dtype = outputs.shape[0], outputs.dtype
+    shape, dtype = outputs.shape, outputs.dtype
+    outputs, label_ids = tf.reshape(outputs, [-1, shape[-1]]), tf.reshape(labels.ids, [-1])
+    num_rows = shape[0] * shape[1]
     rounded_kernel = tf.cast(kernel, dtype)
     rows = min(rows_per_slice, num_rows)
     most_slices = -(-num_rows // rows)
-    order, place = _real_rows_first(labels.real, most_slices * rows)
-    num_real = tf.reduce_sum(tf.cast(labels.real, tf.int32))
+    order, place, real = _real_rows_first(labels.lengths, shape[1], most_slices * rows)
+    num_real = tf.reduce_sum(labels.lengths)
     num_slices = (num_real + rows - 1) // rows
 
     def step(number, sums, d_kernel, d_bias, d_slices):
@@ -94,7 +96,7 @@ def _run_slices(
         inputs = tf.gather(outputs, chosen)
         weights = tf.cast(numbers < num_real, tf.float32)
         raw = tf.cast(tf.matmul(inputs, rounded_kernel), tf.float32) + bias
-        slice_sums, d_logits = _slice(raw, tf.gather(labels.ids, chosen), weights, logit_bound, labels.smoothing)
+        slice_sums, d_logits = _slice(raw, tf.gather(label_ids, chosen), weights, logit_bound, labels.smoothing)
         rounded = tf.cast(d_logits, dtype)
         return (
             number + 1,
@@ -116,18 +118,22 @@ def _run_slices(
         lambda number, *_: number < num_slices, step, start, maximum_iterations=most_slices
     )
     d_rows = tf.gather(tf.reshape(d_slices.stack(), [-1, outputs.shape[1]]), place)
-    d_outputs = tf.where(labels.real[:, None], d_rows, tf.zeros_like(d_rows))
-    return sums, (d_outputs, d_kernel, d_bias)
+    d_outputs = tf.where(real[:, None], d_rows, tf.zeros_like(d_rows))
+    return sums, (tf.reshape(d_outputs, shape), d_kernel, d_bias)
 
 
-def _real_rows_first(real: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Numbers of the real rows in order, filled up to `size`, and the place of every real row among them."""
-    counts = tf.cumsum(tf.cast(real, tf.int32))
-    place = tf.maximum(counts - 1, 0)
+def _real_rows_first(lengths: tf.Tensor, length: int, size: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Numbers of the real rows in order, filled up to `size`; every row's place among them; which rows are real."""
+    # A running sum over the sentences, as a product with a triangle: XLA makes a slow program of tf.cumsum on a CPU.
+    numbers = tf.range(tf.size(lengths))
+    starts = tf.reduce_sum(tf.where(numbers[None] < numbers[:, None], lengths[None], 0), axis=1)
+    within = tf.range(length)[None]
+    place = tf.reshape(starts[:, None] + within, [-1])
+    real = tf.reshape(within < lengths[:, None], [-1])
     # Rows that are left out all write to one more element, which is then cut off.
     targets = tf.where(real, place, size)
     order = tf.scatter_nd(targets[:, None], tf.range(tf.size(real)), [size + 1])[:size]
-    return order, place
+    return order, tf.where(real, place, 0), real
 
 
 def _slice(

@@ -36,7 +36,7 @@ def loss_sums(logits: tf.Tensor, batch: Batch, label_smoothing: float = 0.0) -> 
     log_probs = tf.nn.log_softmax(logits)
     negative_log_probs = -tf.gather(log_probs, batch.target_output_ids, batch_dims=2)
     losses = (1.0 - label_smoothing) * negative_log_probs - label_smoothing * tf.reduce_mean(log_probs, axis=-1)
-    real = tf.cast(_real(batch), logits.dtype)
+    real = tf.sequence_mask(batch.target_lengths, tf.shape(logits)[1], logits.dtype)
     return LossSums(
         tf.reduce_sum(losses * real), tf.reduce_sum(negative_log_probs * real), _num_pieces(batch, logits.dtype)
     )
@@ -48,13 +48,9 @@ def projected_loss_sums(
     """The same from the top decoder layer's outputs, float [batch_size, target_length, num_units], without ever holding
     all logits.
     """
-    labels = Labels(tf.reshape(batch.target_output_ids, [-1]), tf.reshape(_real(batch), [-1]), label_smoothing)
-    sums = projection.cross_entropy(tf.reshape(outputs, [-1, outputs.shape[-1]]), labels, logit_bound)
+    labels = Labels(batch.target_output_ids, batch.target_lengths, label_smoothing)
+    sums = projection.cross_entropy(outputs, labels, logit_bound)
     return LossSums(sums.loss, sums.negative_log_prob, _num_pieces(batch, tf.float32))
-
-
-def _real(batch: Batch) -> tf.Tensor:
-    return tf.sequence_mask(batch.target_lengths, tf.shape(batch.target_output_ids)[1])
 
 
 def _num_pieces(batch: Batch, dtype: tf.DType) -> tf.Tensor:

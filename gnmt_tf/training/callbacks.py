@@ -77,6 +77,10 @@ class Checkpoints(keras.callbacks.Callback):
                 self._best.save(step, bleu, log_perplexity)
 
 
+class EvaluationInterruptedError(Exception):
+    """Raised by a scorer that was asked to stop in the middle."""
+
+
 class Evaluation(keras.callbacks.Callback):
     """Scores the development set every `evaluate_every_steps` steps and keeps the best model.
 
@@ -84,7 +88,8 @@ class Evaluation(keras.callbacks.Callback):
 
     Args:
       training: settings.
-      score: translates and scores the development set.
+      score: translates and scores the development set; when it raises EvaluationInterruptedError the run ends with
+        this step not evaluated. Without one nothing is evaluated.
       state: where the best score is noted.
       log: where scores go.
       clock: seconds of training.
@@ -94,7 +99,7 @@ class Evaluation(keras.callbacks.Callback):
     def __init__(
         self,
         training: TrainingConfig,
-        score: Callable[[], DevScores],
+        score: Callable[[], DevScores] | None,
         state: TrainingState,
         log: TrainingLog,
         clock: Clock,
@@ -107,20 +112,25 @@ class Evaluation(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Evaluates when it is time to."""
-        if int(self.model.optimizer.iterations) % self.training.evaluate_every_steps == 0:
+        step = int(self.model.optimizer.iterations)
+        if step and step % self.training.evaluate_every_steps == 0:
             with self.clock.pause():
                 self.evaluate()
 
     def evaluate(self) -> None:
         """Evaluates the model of this step and saves it, unless it has been evaluated already."""
         step = int(self.model.optimizer.iterations)
-        if step == int(self.state.evaluated_step):
+        if self.score is None or step == int(self.state.evaluated_step):
             return
-        self.state.evaluated_step.assign(step)
         start = self.clock.seconds()
-        with self.model.averaged_weights():
-            scores = self.score()
+        try:
+            with self.model.averaged_weights():
+                scores = self.score()
+        except EvaluationInterruptedError:
+            self.model.stop_training = True
+            return
         seconds = self.clock.seconds()
+        self.state.evaluated_step.assign(step)
         self.state.evaluated_bleu.assign(scores.bleu)
         self.state.evaluated_log_perplexity.assign(scores.log_perplexity)
         # While BLEU is still 0, or equal, the better model is the one that finds the references less surprising.
@@ -196,6 +206,15 @@ class Stopping(keras.callbacks.Callback):
         signal.signal(number, self._previous[number])
         # Written straight to the descriptor: the signal may have come in the middle of another write to the stream.
         os.write(2, b"Stopping after this step and saving; once more to stop at once.\n")
+
+    def check(self, *_: object) -> None:
+        """Called between the batches of an evaluation.
+
+        Raises:
+          EvaluationInterruptedError: a signal has come.
+        """
+        if self.signal_number is not None:
+            raise EvaluationInterruptedError
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from gnmt_tf.layers.dropout import Dropout
 from gnmt_tf.layers.placement import ONE_DEVICE, Placement
 from gnmt_tf.model.gnmt import GNMT, Bounds
 from gnmt_tf.model.loss import projected_loss_sums
+from gnmt_tf.tensorflow_start import release_freed_memory
 from gnmt_tf.training.optimizer import AdamThenSGD
 
 
@@ -55,6 +56,30 @@ def _zero_on_each_replica(shape: tf.TensorShape) -> tf.Variable:
         synchronization=tf.VariableSynchronization.ON_READ,
         aggregation=tf.VariableAggregation.SUM,
     )
+
+
+class _ForEveryShape:
+    """A function of a batch, traced and compiled apart for every batch shape that comes.
+
+    One tf.function could hold all traces, but TensorFlow takes more than a few of them for a mistake, and warns.
+    """
+
+    def __init__(self, function: Callable[..., Any], strategy: tf.distribute.Strategy):
+        self._function, self._strategy = function, strategy
+        self._functions: dict[tuple[tuple[int, ...], ...], Callable[..., Any]] = {}
+
+    def __call__(self, batch: Batch, *rest: tf.Tensor) -> Any:
+        sides = (
+            self._strategy.experimental_local_results(ids)[0] for ids in (batch.source_ids, batch.target_input_ids)
+        )
+        shapes = tuple(tuple(ids.shape) for ids in sides)
+        if shapes in self._functions:
+            return self._functions[shapes](batch, *rest)
+        self._functions[shapes] = tf.function(self._function)
+        result = self._functions[shapes](batch, *rest)
+        # A compiler takes more memory than the step it compiles.
+        release_freed_memory()
+        return result
 
 
 class TrainableGNMT(GNMT):
@@ -125,10 +150,12 @@ class TrainableGNMT(GNMT):
         # The pieces of the global batch, so that every replica's gradient weighs as it would on one device.
         num_target_pieces = tf.maximum(sums.num_target_pieces, 1.0)
         loss = sums.negative_log_prob / num_target_pieces
-        gradients = [gradient / num_target_pieces for gradient in sums.gradients]
-        gradients, norm = tf.clip_by_global_norm(gradients, training.gradient_norm)
+        norm = tf.linalg.global_norm(sums.gradients) / num_target_pieces
+        scale = tf.minimum(training.gradient_norm / norm, 1.0) / num_target_pieces
+        # The optimizer leaves alone what has an undefined gradient, so this skips the step.
         finite = tf.math.is_finite(norm) & tf.math.is_finite(loss)
-        gradients = [tf.where(finite, gradient, float("nan")) for gradient in gradients]
+        scale = tf.where(finite, scale, float("nan"))
+        gradients = [gradient * scale for gradient in sums.gradients]
         self.optimizer.apply_gradients(
             zip(gradients, self.trainable_variables, strict=True), skip_gradients_aggregation=True
         )
@@ -168,24 +195,21 @@ class TrainableGNMT(GNMT):
         """
         if self.train_function is not None and not force:
             return self.train_function
-        strategy = self.distribute_strategy
-        compiled = {"jit_compile": self.jit_compile or None}
-        last_batch = tf.function(self.train_step, **compiled)
-        earlier_batch = tf.function(self.accumulate_step, **compiled)
+        strategy, jit_compile = self.distribute_strategy, self.jit_compile or None
 
-        @tf.function(reduce_retracing=False)
         def run_last(batch: Batch) -> dict[str, tf.Tensor]:
-            logs = strategy.run(last_batch, args=(batch,))
+            logs = strategy.run(tf.function(self.train_step, jit_compile=jit_compile), args=(batch,))
             return {name: strategy.experimental_local_results(value)[0] for name, value in logs.items()}
 
-        @tf.function(reduce_retracing=False)
         def run_earlier(batch: Batch, number: tf.Tensor) -> None:
-            strategy.run(earlier_batch, args=(batch, number))
+            strategy.run(tf.function(self.accumulate_step, jit_compile=jit_compile), args=(batch, number))
+
+        last, earlier = _ForEveryShape(run_last, strategy), _ForEveryShape(run_earlier, strategy)
 
         def run(iterator: Iterator[Batch]) -> dict[str, tf.Tensor]:
             for number in range(self.settings.training.accumulate_batches - 1):
-                run_earlier(next(iterator), tf.constant(number))
-            return run_last(next(iterator))
+                earlier(next(iterator), tf.constant(number))
+            return last(next(iterator))
 
         self.train_function = run
         return run

@@ -14,7 +14,7 @@ from typing import NamedTuple, TextIO
 import tensorflow as tf
 import tf_keras as keras
 
-from gnmt_tf.config import Config, UserError
+from gnmt_tf.config import Config, TrainingConfig, UserError
 from gnmt_tf.data.batches import BatchStream
 from gnmt_tf.data.parallel_text import PieceCorpus, load_corpus, read_pairs
 from gnmt_tf.evaluation.evaluator import evaluate
@@ -133,48 +133,50 @@ def _fit(
     output: TextIO,
 ) -> TrainingResult:
     training = config.training
-    first_step = int(model.optimizer.iterations)
     stream = BatchStream(corpus, config.data, training.seed)
     _describe(model, stream, output)
-    needed = max(
-        estimate_memory(
-            config, model.count_params(), model.vocab_size, size, bucket.source_length, bucket.target_length
-        )
-        for bucket, size in zip(stream.buckets, stream.batch_sizes, strict=True)
-    )
-    _tell_memory(needed, output)
+    needed = _tell_memory(config, model, stream, output)
+    first_step = int(model.optimizer.iterations)
     clock = Clock(state)
     log = TrainingLog(directory.logs_path, first_step)
-    checkpoints = Checkpoints(
-        training, checkpoint, state, directory.checkpoints_path("latest"), directory.checkpoints_path("best"), clock
-    )
-    checkpoints.set_model(model)
+    paths = directory.checkpoints_path("latest"), directory.checkpoints_path("best")
+    checkpoints = Checkpoints(training, checkpoint, state, *paths, clock)
     stopping = Stopping(training, clock, output)
-    callbacks = [SkippedSteps(training, state, output), Progress(training, log, clock, output), stopping]
-    evaluation = None
-    if config.data.dev_source and config.data.dev_target:
-        evaluation = Evaluation(training, _dev_scorer(config, model, segmenter), state, log, clock, checkpoints, output)
-        callbacks.append(evaluation)
-    callbacks.append(checkpoints)
-    time_left = training.max_minutes is None or clock.seconds() < training.max_minutes * 60.0
-    if evaluation is not None:
-        evaluation.set_model(model)
-    ended_early = evaluation is not None and evaluation.stop_early()
+    evaluation = Evaluation(
+        training, _dev_scorer(config, model, segmenter, stopping), state, log, clock, checkpoints, output
+    )
+    for callback in (checkpoints, evaluation):
+        callback.set_model(model)
     with stopping:
-        if first_step < training.num_steps and time_left and not ended_early:
+        if not _is_over(training, first_step, clock) and not evaluation.stop_early():
+            # The run before may have been stopped in the middle of an evaluation.
+            evaluation.on_train_batch_end(0)
+        if not (_is_over(training, first_step, clock) or model.stop_training):
             checkpoints.save()
             with _out_of_memory_explained(needed):
                 model.fit(
                     _distributed(stream, first_step * training.accumulate_batches, model.distribute_strategy),
                     steps_per_epoch=training.num_steps - first_step,
                     verbose=0,
-                    callbacks=callbacks,
+                    callbacks=[
+                        SkippedSteps(training, state, output),
+                        Progress(training, log, clock, output),
+                        stopping,
+                        evaluation,
+                        checkpoints,
+                    ],
                 )
-        if evaluation is not None and stopping.signal_number is None:
+        if stopping.signal_number is None:
             evaluation.evaluate()
         checkpoints.save()
     outcome = {None: Outcome.FINISHED, 2: Outcome.INTERRUPTED}.get(stopping.signal_number, Outcome.TERMINATED)
     return TrainingResult(outcome, int(model.optimizer.iterations), float(state.best_bleu), int(state.best_step))
+
+
+def _is_over(training: TrainingConfig, step: int, clock: Clock) -> bool:
+    return step >= training.num_steps or (
+        training.max_minutes is not None and clock.seconds() >= training.max_minutes * 60.0
+    )
 
 
 def _needed_paths(config: Config) -> tuple[str, str]:
@@ -320,11 +322,17 @@ def _distributed(
     return strategy.distribute_datasets_from_function(dataset)
 
 
-def _tell_memory(needed: MemoryEstimate, output: TextIO) -> None:
+def _tell_memory(config: Config, model: TrainableGNMT, stream: BatchStream, output: TextIO) -> MemoryEstimate:
+    sizes = [
+        (size, bucket.source_length, bucket.target_length)
+        for bucket, size in zip(stream.buckets, stream.batch_sizes, strict=True)
+    ]
+    needed = max(estimate_memory(config, model.count_params(), model.vocab_size, *size) for size in sizes)
     say(output, f"A step needs about {needed}.")
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if not tf.config.list_physical_devices("GPU") and needed.total > machine:
         say(output, f"Warning: this machine has {machine / GIB:.1f} GiB. {LESS_MEMORY}")
+    return needed
 
 
 @contextlib.contextmanager
@@ -336,8 +344,12 @@ def _out_of_memory_explained(needed: MemoryEstimate) -> Iterator[None]:
         raise UserError("memory", f"about {needed} for a step", reason, LESS_MEMORY) from None
 
 
-def _dev_scorer(config: Config, model: TrainableGNMT, segmenter: WordpieceSegmenter) -> Callable[[], DevScores]:
+def _dev_scorer(
+    config: Config, model: TrainableGNMT, segmenter: WordpieceSegmenter, stopping: Stopping
+) -> Callable[[], DevScores] | None:
     data, training = config.data, config.training
+    if not data.dev_source:
+        return None
     paths = str(data.dev_source), str(data.dev_target)
     pairs = list(read_pairs(*paths))
     corpus = load_corpus(*paths, segmenter, data.max_source_pieces, data.max_target_pieces)
@@ -352,6 +364,7 @@ def _dev_scorer(config: Config, model: TrainableGNMT, segmenter: WordpieceSegmen
             [target for _, target in pairs],
             # A model that writes no capitals is not measured by them.
             lowercase=segmenter.vocabulary.config.lowercase,
+            progress=stopping.check,
         )
         return DevScores(evaluation.scores.bleu, log_perplexity(corpus))
 

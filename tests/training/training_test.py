@@ -116,6 +116,25 @@ def test_ctrl_c_saves_the_step_it_stopped_at(tmp_path):
     assert step >= 10
 
 
+def test_a_preempted_evaluation_is_made_up_for_in_the_next_run(tmp_path, monkeypatch):
+    corpus, dev = write_corpus(tmp_path, 60), write_corpus(tmp_path, 5, seed=2)
+    overrides = tiny_overrides(corpus, dev, training__num_steps=8, training__evaluate_every_steps=3)
+    undisturbed = train(load_config(None, overrides), str(tmp_path / "whole"), io.StringIO())
+
+    def terminated(*arguments, progress, **_):
+        os.kill(os.getpid(), signal.SIGTERM)
+        progress(1)
+        raise AssertionError("went on after the signal")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("gnmt_tf.training.trainer.evaluate", terminated)
+        stopped = train(load_config(None, overrides), str(tmp_path / "model"), io.StringIO())
+    assert (stopped.outcome, stopped.step) == (Outcome.TERMINATED, 3)
+    assert load_model(str(tmp_path / "model"), "latest").step == 3
+    assert train(load_config(None, overrides), str(tmp_path / "model"), io.StringIO()) == undisturbed
+    assert logged(tmp_path / "model") == logged(tmp_path / "whole")
+
+
 @pytest.mark.slow
 def test_a_full_disk_while_saving_leaves_the_checkpoint_before(tmp_path):
     # A limit on the size of files stands for the full disk: writing fails in the middle of the checkpoint.
