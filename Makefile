@@ -4,8 +4,8 @@ VENV := .venv
 PYTHON_IN_VENV := $(VENV)/bin/python
 LOCK := requirements-lock.txt
 PACKAGES := $(wildcard gnmt_tf serving tpu)
-# For instance make test PYTEST_FLAGS="-n 2" or PYTEST_FLAGS=tests/text.
-PYTEST_FLAGS ?=
+# Two processes at a time. For instance make test PYTEST_FLAGS="-n 8 --dist loadfile" or PYTEST_FLAGS=tests/text.
+PYTEST_FLAGS ?= -n 2 --dist loadfile
 CHECKED := $(PACKAGES) $(wildcard setup.py tests examples benchmarks tools)
 
 .PHONY: help demo test check format lock install clean

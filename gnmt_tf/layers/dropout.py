@@ -19,14 +19,12 @@ class Dropout(NamedTuple):
       seed: the run's seed.
       step: scalar int64, the training step.
       replica: scalar int32, which share of the global batch this is; shares are equally large.
-      num_replicas: how many shares there are.
     """
 
     rate: float
     seed: int
     step: tf.Tensor
     replica: int | tf.Tensor = 0
-    num_replicas: int = 1
 
     def scale(self, shape: list[int | tf.Tensor], place: int, dtype: tf.DType = tf.float32) -> tf.Tensor:
         """A mask that is 0 or 1 / (1 - rate).
@@ -42,10 +40,11 @@ class Dropout(NamedTuple):
         key = _mix(_mix(stream) + tf.constant(self.seed & 0xFFFFFFFF, tf.uint32))
         # A hash of the element's number: a counter-based generator with few rounds, which a compiler fuses into the
         # product that uses the mask. The generators of tf.random cost more than the layers they would serve.
-        batch_size, width = (tf.cast(size, tf.uint32) for size in shape[1:])
+        length, batch_size, width = (tf.cast(size, tf.uint32) for size in shape)
+        # Row by row, so that no number depends on how many rows there are, or on how they are shared out.
         rows = tf.cast(self.replica, tf.uint32) * batch_size + _numbers(shape[1])
-        rows += _numbers(shape[0])[:, None] * (batch_size * self.num_replicas)
-        elements = rows[:, :, None] * width + _numbers(shape[2])
+        positions = rows * length + _numbers(shape[0])[:, None]
+        elements = positions[:, :, None] * width + _numbers(shape[2])
         bits = _mix(elements + key)
         threshold = tf.constant(min(round(self.rate * 2**32), 2**32 - 1), tf.uint32)
         return tf.cast(bits >= threshold, dtype) / tf.cast(1.0 - self.rate, dtype)

@@ -54,7 +54,7 @@ class Checkpoints(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Saves when it is time to; the last step of a run is saved after its evaluation, by whoever runs it."""
-        step = int(self.model.optimizer.iterations)
+        step = self.model.step
         is_last = step == self.training.num_steps or self.model.stop_training
         due = step % self.training.checkpoint_every_steps == 0 and not int(self.state.skipped_in_a_row)
         if due and not is_last:
@@ -63,7 +63,7 @@ class Checkpoints(keras.callbacks.Callback):
 
     def save(self) -> None:
         """Saves the latest state, unless that of this step is saved already."""
-        step = int(self.model.optimizer.iterations)
+        step = self.model.step
         if step != self._saved_step:
             with self.model.averaged_weights(), _saving(step, self._latest):
                 self._latest.save(checkpoint_number=step)
@@ -71,7 +71,7 @@ class Checkpoints(keras.callbacks.Callback):
 
     def save_if_good(self, bleu: float, log_perplexity: float) -> None:
         """Saves the state if it is one of the best."""
-        step = int(self.model.optimizer.iterations)
+        step = self.model.step
         if self._best.would_keep(bleu, log_perplexity):
             with self.model.averaged_weights(), _saving(step, self._latest):
                 self._best.save(step, bleu, log_perplexity)
@@ -112,14 +112,14 @@ class Evaluation(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Evaluates when it is time to."""
-        step = int(self.model.optimizer.iterations)
+        step = self.model.step
         if step and step % self.training.evaluate_every_steps == 0:
             with self.clock.pause():
                 self.evaluate()
 
     def evaluate(self) -> None:
         """Evaluates the model of this step and saves it, unless it has been evaluated already."""
-        step = int(self.model.optimizer.iterations)
+        step = self.model.step
         if self.score is None or step == int(self.state.evaluated_step):
             return
         start = self.clock.seconds()

@@ -129,7 +129,7 @@ class SkippedSteps(keras.callbacks.Callback):
         if math.isfinite(loss) and math.isfinite(norm):
             self.state.skipped_in_a_row.assign(0)
             return
-        step = int(self.model.optimizer.iterations)
+        step = self.model.step
         self.state.skipped_steps.assign_add(1)
         in_a_row = int(self.state.skipped_in_a_row.assign_add(1))
         say(self.output, f"step {step} skipped: loss {loss}, gradient norm {norm}")
@@ -162,7 +162,7 @@ class Progress(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Counts, and reports when it is time to."""
         logs = logs or {}
-        step = int(self.model.optimizer.iterations)
+        step = self.model.step
         now = self.clock.seconds() - self.clock.paused
         if math.isfinite(float(logs["loss"])):
             self._losses.append(float(logs["loss"]))

@@ -108,6 +108,11 @@ class TrainableGNMT(GNMT):
         if self.settings.training.accumulate_batches > 1:
             self._accumulator = _Accumulator(self.trainable_variables)
 
+    @property
+    def step(self) -> int:
+        """Training steps behind the model."""
+        return int(self.optimizer.iterations.numpy())
+
     @contextlib.contextmanager
     def averaged_weights(self) -> Iterator[None]:
         """Exchanges the weights for their running average meanwhile; without `average_decay` nothing changes."""
@@ -173,9 +178,8 @@ class TrainableGNMT(GNMT):
         step = self.optimizer.iterations
         # Every batch drops elements of its own.
         draw = step * training.accumulate_batches + tf.cast(number, step.dtype)
-        replicas = tf.distribute.get_replica_context()
-        share = replicas.replica_id_in_sync_group, replicas.num_replicas_in_sync
-        dropout = Dropout(training.dropout, training.seed, draw, *share) if training.dropout else None
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        dropout = Dropout(training.dropout, training.seed, draw, replica) if training.dropout else None
         bounds = self.training_bounds(step)
         with tf.GradientTape() as tape:
             outputs = self.decoder_outputs(data, bounds, dropout, tf.as_dtype(training.compute_dtype))

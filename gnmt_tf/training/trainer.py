@@ -88,9 +88,11 @@ def train(
       strategy: spreads each batch over its replicas; by default one device does everything.
 
     Raises:
-      UserError: unusable data, an unwritable directory, or a configuration that the directory's model was not
-        trained with.
+      UserError: unusable data, an unwritable directory, a configuration that the directory's model was not trained
+        with, or one that the strategy cannot be used with.
     """
+    strategy = strategy or tf.distribute.get_strategy()
+    _check_strategy(config, strategy)
     train_paths = _needed_paths(config)
     directory = ModelDirectory(model_dir)
     directory.create()
@@ -104,7 +106,6 @@ def train(
 
     # Weights start from the seed; nothing else in a run draws from the global generators.
     keras.utils.set_random_seed(config.training.seed)
-    strategy = strategy or tf.distribute.get_strategy()
     with strategy.scope():
         model = TrainableGNMT(config, vocabulary.size)
         model.compile_for_training()
@@ -118,7 +119,7 @@ def train(
         # Checkpoints hold the averaged weights where a user of the model looks for weights.
         model.exchange_weights()
         _check_corpus(state, corpus, train_paths)
-        say(output, f"Continuing after step {int(model.optimizer.iterations)} ({prefix}).")
+        say(output, f"Continuing after step {model.step} ({prefix}).")
     return _fit(config, directory, model, segmenter, corpus, state, checkpoint, output)
 
 
@@ -136,7 +137,7 @@ def _fit(
     stream = BatchStream(corpus, config.data, training.seed)
     _describe(model, stream, output)
     needed = _tell_memory(config, model, stream, output)
-    first_step = int(model.optimizer.iterations)
+    first_step = model.step
     clock = Clock(state)
     log = TrainingLog(directory.logs_path, first_step)
     paths = directory.checkpoints_path("latest"), directory.checkpoints_path("best")
@@ -170,13 +171,25 @@ def _fit(
             evaluation.evaluate()
         checkpoints.save()
     outcome = {None: Outcome.FINISHED, 2: Outcome.INTERRUPTED}.get(stopping.signal_number, Outcome.TERMINATED)
-    return TrainingResult(outcome, int(model.optimizer.iterations), float(state.best_bleu), int(state.best_step))
+    return TrainingResult(outcome, model.step, float(state.best_bleu), int(state.best_step))
 
 
 def _is_over(training: TrainingConfig, step: int, clock: Clock) -> bool:
     return step >= training.num_steps or (
         training.max_minutes is not None and clock.seconds() >= training.max_minutes * 60.0
     )
+
+
+def _check_strategy(config: Config, strategy: tf.distribute.Strategy) -> None:
+    on_cpus = all("CPU" in device.upper() for device in strategy.extended.worker_devices)
+    if strategy.num_replicas_in_sync > 1 and on_cpus and config.training.jit_compile:
+        # XLA looks for the variables of every replica on the first CPU device.
+        raise UserError(
+            "config key training.jit_compile",
+            f"false, with {strategy.num_replicas_in_sync} replicas on CPU devices",
+            "true",
+            "Set it to false, or train on one device.",
+        )
 
 
 def _needed_paths(config: Config) -> tuple[str, str]:
