@@ -108,10 +108,21 @@ class ModelConfig(_Section):
     """The same for the embeddings alone; by default `init_scale`."""
     share_embeddings: bool = False
     """Whether source and target share one embedding matrix."""
+    tie_output_projection: bool = False
+    """Whether the output projection's weights are the target embeddings; both widths then have to be the same."""
     logit_bound: Positive = 25.0
     """Gamma of eq. 13."""
     clip_bound: Positive = 1.0
     """Delta of eq. 10 in inference, and the value that the training schedule ends at."""
+
+    @pydantic.model_validator(mode="after")
+    def _tied_widths_are_equal(self) -> "ModelConfig":
+        if self.tie_output_projection and self.embedding_size != self.num_units:
+            raise ValueError(
+                f"model.embedding_size ({self.embedding_size}) equal to model.num_units ({self.num_units}) when "
+                "model.tie_output_projection is true"
+            )
+        return self
 
 
 class TrainingConfig(_Section):

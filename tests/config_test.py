@@ -201,6 +201,12 @@ def test_a_value_out_of_range_is_told_the_range(override: str, expected: str) ->
     assert "(--set)" in error.argument
 
 
+def test_a_tied_projection_needs_equal_widths() -> None:
+    error = refused(overrides=("model.tie_output_projection=true", "model.embedding_size=512"))
+    assert "model.embedding_size (512) equal to model.num_units (1024)" in error.expected
+    assert load_config(overrides=["model.tie_output_projection=true"]).model.tie_output_projection
+
+
 def test_an_n_best_as_large_as_the_beam_is_accepted() -> None:
     assert load_config(overrides=["search.n_best=8"]).search.n_best == 8
 

@@ -13,35 +13,49 @@ from gnmt_tf.layers.projected_cross_entropy import CrossEntropySums, Labels, pro
 class OutputProjection(keras.layers.Layer):
     """Logits over the target vocabulary.
 
-    Call: `layer(inputs, logit_bound)` with inputs float [..., num_units]; gives float [..., vocab_size] in
-    [-logit_bound, logit_bound]. Knows nothing of padding.
+    Call: `layer(inputs, logit_bound, embeddings=None)` with inputs float [..., num_units]; gives float [...,
+    vocab_size] in [-logit_bound, logit_bound]. Knows nothing of padding.
 
     Args:
       vocab_size: pieces in the vocabulary.
       init_scale: weights start uniform in [-init_scale, init_scale]; biases start at 0.
+      tied: whether the weights are those of the target embedding, float [vocab_size, num_units], which every call then
+        has to be given.
     """
 
-    def __init__(self, vocab_size: int, init_scale: float = 0.04, **kwargs: Any):
+    def __init__(self, vocab_size: int, init_scale: float = 0.04, tied: bool = False, **kwargs: Any):
         super().__init__(autocast=False, **kwargs)
         self.vocab_size = vocab_size
         self.init_scale = init_scale
+        self.tied = tied
 
     def build(self, input_shape: Any) -> None:
         """Makes the weights for inputs whose last axis is known."""
-        self.kernel = self.add_weight(
-            "kernel", [input_shape[-1], self.vocab_size], initializer=uniform(self.init_scale)
-        )
+        if not self.tied:
+            self.own_kernel = self.add_weight(
+                "kernel", [input_shape[-1], self.vocab_size], initializer=uniform(self.init_scale)
+            )
         self.bias = self.add_weight("bias", [self.vocab_size], initializer="zeros")
         self.built = True
 
-    def call(self, inputs: tf.Tensor, logit_bound: tf.Tensor | float) -> tf.Tensor:
+    def call(self, inputs: tf.Tensor, logit_bound: tf.Tensor | float, embeddings: tf.Tensor | None = None) -> tf.Tensor:
         """See the class."""
-        return tf.clip_by_value(project(inputs, self.kernel) + self.bias, -logit_bound, logit_bound)
+        return tf.clip_by_value(project(inputs, self.kernel(embeddings)) + self.bias, -logit_bound, logit_bound)
 
-    def cross_entropy(self, inputs: tf.Tensor, labels: Labels, logit_bound: tf.Tensor | float) -> CrossEntropySums:
+    def cross_entropy(
+        self, inputs: tf.Tensor, labels: Labels, logit_bound: tf.Tensor | float, embeddings: tf.Tensor | None = None
+    ) -> CrossEntropySums:
         """Loss of inputs float [batch_size, length, num_units] without all logits: see `projected_cross_entropy`."""
-        return projected_cross_entropy(inputs, self.kernel, self.bias, labels, logit_bound)
+        return projected_cross_entropy(inputs, self.kernel(embeddings), self.bias, labels, logit_bound)
+
+    def kernel(self, embeddings: tf.Tensor | None = None) -> tf.Tensor:
+        """The weights: float [num_units, vocab_size]."""
+        return tf.transpose(embeddings) if self.tied else tf.convert_to_tensor(self.own_kernel)
 
     def get_config(self) -> dict[str, Any]:
         """Arguments that rebuild the layer."""
-        return super().get_config() | {"vocab_size": self.vocab_size, "init_scale": self.init_scale}
+        return super().get_config() | {
+            "vocab_size": self.vocab_size,
+            "init_scale": self.init_scale,
+            "tied": self.tied,
+        }

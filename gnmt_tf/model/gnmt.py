@@ -72,7 +72,9 @@ class GNMT(keras.Model):
         )
         self.encoder = Encoder(config, placement, name="encoder")
         self.decoder = Decoder(config, self.encoder.output_size, placement, name="decoder")
-        self.output_projection = OutputProjection(vocab_size, config.init_scale, name="output_projection")
+        self.output_projection = OutputProjection(
+            vocab_size, config.init_scale, config.tie_output_projection, name="output_projection"
+        )
         self._build_layers()
 
     def _build_layers(self) -> None:
@@ -90,6 +92,11 @@ class GNMT(keras.Model):
         self.built = True
 
     @property
+    def tied_embeddings(self) -> tf.Tensor | None:
+        """The target embeddings if they are the output projection's weights, too."""
+        return self.target_embedding.embeddings if self.config.tie_output_projection else None
+
+    @property
     def inference_bounds(self) -> Bounds:
         """The constraints that hold outside training."""
         if not self.constrained:
@@ -101,7 +108,7 @@ class GNMT(keras.Model):
         bounds = bounds or self.inference_bounds
         outputs = self.decoder_outputs(batch, bounds, dropout)
         with self._placement.device("output_projection"):
-            return self.output_projection(outputs, bounds.logit_bound)
+            return self.output_projection(outputs, bounds.logit_bound, self.tied_embeddings)
 
     def decoder_outputs(
         self, batch: Batch, bounds: Bounds, dropout: Dropout | None = None, dtype: tf.DType = tf.float32
@@ -142,7 +149,7 @@ class GNMT(keras.Model):
         bounds = self.inference_bounds
         step = self.decoder.step(embeddings, state, memory, bounds.clip_bound)
         with self._placement.device("output_projection"):
-            logits = self.output_projection(step.outputs, bounds.logit_bound)
+            logits = self.output_projection(step.outputs, bounds.logit_bound, self.tied_embeddings)
         return GNMTStep(logits, step.state, step.attention_probs)
 
     def get_config(self) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from gnmt_tf.data.batch import Batch
 from gnmt_tf.layers.clipping import UNCONSTRAINED, scheduled_clip_bound
 from gnmt_tf.layers.dropout import Dropout
 from gnmt_tf.layers.placement import ONE_DEVICE, Placement
+from gnmt_tf.layers.projected_cross_entropy import Labels
 from gnmt_tf.model.gnmt import GNMT, Bounds
-from gnmt_tf.model.loss import projected_loss_sums
 from gnmt_tf.tensorflow_start import release_freed_memory
 from gnmt_tf.training.optimizer import AdamThenSGD
 
@@ -184,12 +184,13 @@ class TrainableGNMT(GNMT):
         with tf.GradientTape() as tape:
             outputs = self.decoder_outputs(data, bounds, dropout, tf.as_dtype(training.compute_dtype))
             with self._placement.device("output_projection"):
-                sums = projected_loss_sums(
-                    outputs, self.output_projection, data, bounds.logit_bound, training.label_smoothing
+                labels = Labels(data.target_output_ids, data.target_lengths, training.label_smoothing)
+                loss, negative_log_prob = self.output_projection.cross_entropy(
+                    outputs, labels, bounds.logit_bound, self.tied_embeddings
                 )
-        gradients = [tf.convert_to_tensor(g) for g in tape.gradient(sums.loss, self.trainable_variables)]
-        num_source_pieces = tf.cast(tf.reduce_sum(data.source_lengths), tf.float32)
-        return _Gradients(gradients, sums.negative_log_prob, sums.num_pieces, num_source_pieces)
+        gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, self.trainable_variables)]
+        counts = (tf.cast(tf.reduce_sum(n), tf.float32) for n in (data.target_lengths, data.source_lengths))
+        return _Gradients(gradients, negative_log_prob, *counts)
 
     def make_train_function(self, force: bool = False) -> Callable[[Iterator[Batch]], dict[str, tf.Tensor]]:
         """As in Keras, but compiled once for every batch shape, with that shape static inside.

@@ -76,7 +76,7 @@ class Oracle:
                 if number >= config.first_residual_layer:
                     x = self.clip(x + below)
             projection = self.model.output_projection
-            sums = x @ projection.kernel.numpy() + projection.bias.numpy()
+            sums = x @ projection.kernel(self.model.tied_embeddings).numpy() + projection.bias.numpy()
             all_logits.append(np.maximum(-self.gamma, np.minimum(self.gamma, sums)))
             all_probs.append(probs)
         return np.stack(all_logits), np.stack(all_probs)

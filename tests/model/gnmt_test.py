@@ -40,6 +40,7 @@ def make_batch():
         {"first_residual_layer": 4},
         {"num_encoder_layers": 1, "num_decoder_layers": 1},
         {"share_embeddings": True},
+        {"tie_output_projection": True, "embedding_size": 6},
     ],
     ids=lambda changes: ",".join(changes) or "paper",
 )

@@ -110,7 +110,7 @@ def test_at_the_length_limit_a_hypothesis_is_ended_and_flagged():
     model = make_model(1)
     bias = np.zeros(VOCAB_SIZE, np.float32)
     bias[3] = -20.0
-    model.output_projection.kernel.assign(tf.zeros_like(model.output_projection.kernel))
+    model.output_projection.own_kernel.assign(tf.zeros_like(model.output_projection.own_kernel))
     model.output_projection.bias.assign(bias)
     config = SearchConfig(beam_width=2, max_length_factor=1.0, max_length_constant=2)
     result = search(model, [(4, 3), (4, 5, 6, 3)], config)

@@ -13,11 +13,11 @@ from gnmt_tf.training.trainable import TrainableGNMT
 VOCAB_SIZE = 11
 
 
-def make_model(**settings):
+def make_model(tied=False, **settings):
     overrides = {
         "model.num_encoder_layers": 2, "model.num_decoder_layers": 2, "model.num_units": 6, "model.embedding_size": 6,
         "model.attention_units": 5, "model.init_scale": 0.5, "training.dropout": 0.0, "training.jit_compile": False,
-        "training.adam_learning_rate": 0.1,
+        "training.adam_learning_rate": 0.1, "model.tie_output_projection": tied,
     } | {f"training.{key}": value for key, value in settings.items()}  # fmt: skip
     keras.utils.set_random_seed(3)
     model = TrainableGNMT(load_config(None, [f"{k}={v}" for k, v in overrides.items()]), VOCAB_SIZE)
@@ -85,6 +85,20 @@ def test_a_step_with_an_undefined_gradient_moves_nothing_and_is_counted(accumula
     assert int(model.optimizer.iterations) == 2
     # What one batch of it had summed up is gone as well.
     assert np.isfinite(run_step(model, batches)["loss"])
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_gradient_is_that_of_the_plain_loss(tied):
+    model = make_model(tied)
+    batch = make_batch(5, 3)
+    bounds = model.training_bounds(tf.constant(0))
+    with tf.GradientTape() as tape:
+        loss = loss_sums(model(batch, bounds), batch).negative_log_prob
+    expected = tape.gradient(loss, model.trainable_variables)
+    actual = model._gradients(batch, 0)
+    assert float(actual.negative_log_prob) == pytest.approx(float(loss), rel=1e-5)
+    for weight, wanted, got in zip(model.trainable_variables, expected, actual.gradients, strict=True):
+        np.testing.assert_allclose(got, tf.convert_to_tensor(wanted), atol=1e-4, err_msg=weight.name)
 
 
 def test_the_loss_that_is_shown_knows_nothing_of_smoothing():

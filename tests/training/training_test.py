@@ -5,7 +5,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -53,46 +52,6 @@ def test_training_learns_and_leaves_what_the_next_command_needs(tmp_path):
     assert loaded.config.training.num_steps == 60
     events = list((tmp_path / "model" / "logs").glob("events.out.tfevents.*"))
     assert events
-
-
-FULL_RECIPE = {
-    "training__accumulate_batches": 2, "training__average_decay": 0.9, "training__label_smoothing": 0.1,
-    "training__schedule": "plateau", "training__plateau_patience": 1, "training__warmup_steps": 5,
-    "training__evaluate_every_steps": 4, "data__batch_tokens": 60, "data__num_buckets": 2,
-}  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "changes", [{}, {"training__jit_compile": True}, FULL_RECIPE], ids=["plain", "compiled", "full recipe"]
-)
-def test_a_killed_run_goes_on_as_if_it_had_never_stopped(tmp_path, changes):
-    corpus, dev = write_corpus(tmp_path, 200), write_corpus(tmp_path, 5, seed=2)
-    settings = {"training__num_steps": 40, "training__checkpoint_every_steps": 3, "training__dropout": 0.3}
-    overrides = tiny_overrides(corpus, dev, **settings | {"training__evaluate_every_steps": 20} | changes)
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert run_gnmt(*train_flags(whole, overrides)).returncode == 0
-
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gnmt_tf.cli", *map(str, train_flags(killed, overrides))], stderr=subprocess.DEVNULL
-    )
-    log = killed / "logs" / "training.csv"
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and (not log.exists() or len(log.read_text().splitlines()) < 9):
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    again = run_gnmt(*train_flags(killed, overrides))
-    assert again.returncode == 0, again.stderr
-    assert "Continuing after step" in again.stderr
-
-    (losses, bleu), (losses_again, bleu_again) = logged(whole), logged(killed)
-    assert sorted(losses_again) == list(range(1, 41))
-    np.testing.assert_allclose([losses_again[i] for i in losses], list(losses.values()), atol=1e-6)
-    assert bleu_again == bleu
-    first, second = load_model(str(whole), "latest"), load_model(str(killed), "latest")
-    for expected, got in zip(first.model.get_weights(), second.model.get_weights(), strict=True):
-        np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.slow
