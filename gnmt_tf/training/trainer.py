@@ -181,8 +181,9 @@ def _is_over(training: TrainingConfig, step: int, clock: Clock) -> bool:
 
 
 def _check_strategy(config: Config, strategy: tf.distribute.Strategy) -> None:
-    on_cpus = all("CPU" in device.upper() for device in strategy.extended.worker_devices)
-    if strategy.num_replicas_in_sync > 1 and on_cpus and config.training.jit_compile:
+    if strategy.num_replicas_in_sync == 1 or not config.training.jit_compile:
+        return
+    if all("CPU" in device.upper() for device in strategy.extended.worker_devices):
         # XLA looks for the variables of every replica on the first CPU device.
         raise UserError(
             "config key training.jit_compile",

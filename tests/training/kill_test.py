@@ -16,7 +16,7 @@ from gnmt_tf.training.model_directory import load_model
 FULL_RECIPE = {
     "training__accumulate_batches": 2, "training__average_decay": 0.9, "training__label_smoothing": 0.1,
     "training__schedule": "plateau", "training__plateau_patience": 1, "training__warmup_steps": 5,
-    "training__evaluate_every_steps": 7, "training__keep_best": 2, "data__batch_tokens": 60, "data__num_buckets": 2,
+    "training__evaluate_every_steps": 7, "training__keep_best": 2, "data__batch_tokens": 60,
 }  # fmt: skip
 
 
@@ -64,7 +64,10 @@ def assert_same_run(model_dir, other):
 def test_a_killed_run_goes_on_as_if_it_had_never_stopped(tmp_path, num_kills, changes):
     corpus, dev = write_corpus(tmp_path, 200), write_corpus(tmp_path, 5, seed=2)
     # A checkpoint at every step, so that many a kill comes in the middle of saving one.
-    settings = {"training__num_steps": 60, "training__checkpoint_every_steps": 1, "training__dropout": 0.3}
+    settings = {
+        "training__num_steps": 60, "training__checkpoint_every_steps": 1, "training__dropout": 0.3,
+        "model__num_encoder_layers": 1, "model__num_decoder_layers": 1,
+    }  # fmt: skip
     overrides = tiny_overrides(corpus, dev, **settings | {"training__evaluate_every_steps": 20} | changes)
     run_to_the_end(tmp_path / "whole", overrides)
     chance = random.Random(4)
