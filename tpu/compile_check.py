@@ -61,6 +61,9 @@ def compile_for_tpu(function: Any, arguments: Sequence[Any], topology: str = "v5
 
     hlo = function.experimental_get_compiler_ir(*arguments)(stage="hlo_serialized", platform_name="CPU")
     text = _jax.mlir.xla_computation_to_mlir_module(xla_client.XlaComputation(hlo))
+    # TensorFlow marks values that are returned twice, as a variable and as a result, with an operation that StableHLO
+    # lacks; a barrier keeps them apart as well.
+    text = text.replace("mhlo.copy", "stablehlo.optimization_barrier")
     with mlir.make_ir_context():
         module = ir.Module.parse(text)
     options = xla_client.CompileOptions()
@@ -91,7 +94,7 @@ def _compile_only_client(topology: str) -> tuple[Any, Sequence[Any]]:
             "the extra tpu-check", "jax and libtpu", str(error), "Install with `pip install 'gnmt_tf[tpu-check]'`."
         ) from None
     try:
-        description = topologies.get_topology_desc(platform="tpu", topology_name=topology)
+        description: Any = topologies.get_topology_desc(platform="tpu", topology_name=topology)
     except Exception as error:
         raise UserError(
             f"topology {topology}",

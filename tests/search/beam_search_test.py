@@ -24,7 +24,7 @@ def make_model(seed, peak=6.0):
     )
     model = GNMT(config, VOCAB_SIZE)
     projection = model.output_projection
-    projection.kernel.assign(projection.kernel * peak)
+    projection.own_kernel.assign(projection.own_kernel * peak)
     projection.bias.assign(tf.random.normal([VOCAB_SIZE]))
     return model
 
