@@ -34,9 +34,14 @@ def open_output(path: str | None, flag: str) -> Iterator[TextIO]:
         with open(path, "w", encoding="utf-8", newline="\n") if direct else whole_file(path) as file:
             yield file
     except OSError as error:
-        raise UserError(
-            f"{flag} {path}",
-            "a file that can be written to",
-            os.strerror(error.errno or 0),
-            "Choose another path, mend its permissions or free some space.",
-        ) from None
+        raise unwritable(path, flag, error) from None
+
+
+def unwritable(path: str, flag: str, error: OSError) -> UserError:
+    """What to tell of an output file that cannot be written; `flag` named it."""
+    return UserError(
+        f"{flag} {path}",
+        "a file that can be written to",
+        os.strerror(error.errno or 0),
+        "Choose another path, mend its permissions or free some space.",
+    )

@@ -5,8 +5,6 @@
 Writes --output.png and --output.csv.
 """
 
-import os
-
 from absl import flags
 
 from gnmt_tf.tensorflow_start import start_tensorflow
@@ -37,7 +35,7 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
             "MODEL_DIR", "at least one model directory", "none", f"Write `gnmt report {kind} MODEL_DIR...`."
         )
     start_tensorflow()
-    from gnmt_tf.commands.output_file import open_output
+    from gnmt_tf.commands.output_file import open_output, unwritable
     from gnmt_tf.training.curves import draw_curves, read_curve, write_table
 
     curves = [read_curve(model_dir) for model_dir in model_dirs]
@@ -47,10 +45,5 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     try:
         draw_curves(curves).savefig(f"{output}.png")
     except OSError as error:
-        raise UserError(
-            f"--output {output}.png",
-            "a file that can be written to",
-            os.strerror(error.errno or 0),
-            "Choose another path or free some space.",
-        ) from None
+        raise unwritable(f"{output}.png", "--output", error) from None
     print(f"{output}.png\n{output}.csv")

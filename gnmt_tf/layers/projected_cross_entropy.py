@@ -124,7 +124,7 @@ def _run_slices(
 
 def _real_rows_first(lengths: tf.Tensor, length: int, size: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Numbers of the real rows in order, filled up to `size`; every row's place among them; which rows are real."""
-    # A running sum over the sentences, as a product with a triangle: XLA makes a slow program of tf.cumsum on a CPU.
+    # The rows before each sentence, summed over a triangle: XLA makes a slow program of tf.cumsum on a CPU.
     numbers = tf.range(tf.size(lengths))
     starts = tf.reduce_sum(tf.where(numbers[None] < numbers[:, None], lengths[None], 0), axis=1)
     within = tf.range(length)[None]

@@ -17,6 +17,7 @@ from gnmt_tf.training.model_directory import (
     LoadedModel,
     ModelDirectory,
     Which,
+    listed_checkpoints,
     load_checkpoint,
     score_of,
     write_checkpoint,
@@ -44,9 +45,7 @@ class BestCheckpoints:
 
     def __init__(self, checkpoint: tf.train.Checkpoint, path: str, keep: int):
         self._checkpoint, self._path, self._keep = checkpoint, path, keep
-        state = tf.train.get_checkpoint_state(path)
-        prefixes = [p for p in (state.all_model_checkpoint_paths if state else []) if os.path.exists(p + ".index")]
-        self._ranked = sorted(Ranked(*score_of(prefix), prefix) for prefix in prefixes)
+        self._ranked = sorted(Ranked(*score_of(prefix), prefix) for prefix in listed_checkpoints(path))
 
     def would_keep(self, bleu: float, log_perplexity: float) -> bool:
         """Whether weights with these scores are among the best so far."""

@@ -106,9 +106,7 @@ class ModelDirectory:
 
     def checkpoints(self, which: Which) -> list[str]:
         """Path prefixes of all checkpoints of a kind, the first choice last."""
-        state = tf.train.get_checkpoint_state(self.checkpoints_path(which))
-        prefixes = state.all_model_checkpoint_paths if state else []
-        return [prefix for prefix in prefixes if os.path.exists(prefix + ".index")]
+        return listed_checkpoints(self.checkpoints_path(which))
 
     def has_checkpoints(self) -> bool:
         """Whether any checkpoint file is there, readable or not."""
@@ -201,6 +199,13 @@ def load_checkpoint(directory: ModelDirectory, prefix: str) -> LoadedModel:
     step = tf.Variable(0, dtype=tf.int64)
     restore(tf.train.Checkpoint(model=model, step=step), prefix)
     return LoadedModel(model, WordpieceSegmenter(vocabulary), config, prefix, int(step))
+
+
+def listed_checkpoints(path: str) -> list[str]:
+    """Path prefixes of the checkpoints that a directory's list names and that are there, in the list's order."""
+    state = tf.train.get_checkpoint_state(path)
+    prefixes = state.all_model_checkpoint_paths if state else []
+    return [prefix for prefix in prefixes if os.path.exists(prefix + ".index")]
 
 
 def write_checkpoint(checkpoint: tf.train.Checkpoint, prefix: str) -> None:
