@@ -3,7 +3,8 @@
 Reads a PieceCorpus; gives a `tf.data.Dataset` of Batches that can start at any step, so that training resumes anywhere.
 """
 
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from gnmt_tf.config import DataConfig
 from gnmt_tf.data.batch import Batch
 from gnmt_tf.data.buckets import Bucket, fewest_buckets, make_buckets
 from gnmt_tf.data.parallel_text import PieceCorpus, Pieces
+from gnmt_tf.data.piece_dropout import PieceDropout
 from gnmt_tf.text.vocabulary import END_ID, PAD_ID, START_ID
 
 PREFETCHED_BATCHES = 8
@@ -42,17 +44,20 @@ class BatchStream:
     Args:
       corpus: the segmented pairs.
       config: `batch_size` or `batch_tokens`, and `num_buckets`.
-      seed: of the order.
+      seed: of the order, and of the piece dropout.
+      piece_dropout: cuts every sentence of a batch anew; batches then are longer, so that there is room for it.
     """
 
-    def __init__(self, corpus: PieceCorpus, config: DataConfig, seed: int):
+    def __init__(self, corpus: PieceCorpus, config: DataConfig, seed: int, piece_dropout: PieceDropout | None = None):
         self.corpus = corpus
         self.seed = seed
-        lengths = corpus.source.lengths, corpus.target.lengths
+        self.piece_dropout = piece_dropout
+        growth = piece_dropout.growth if piece_dropout else 1.0
+        source, target = (np.ceil(side.lengths * growth).astype(np.int64) for side in (corpus.source, corpus.target))
         self.buckets = (
-            fewest_buckets(*lengths, MOST_PADDING, MOST_BUCKETS)
+            fewest_buckets(source, target, MOST_PADDING, MOST_BUCKETS)
             if config.num_buckets is None
-            else make_buckets(*lengths, config.num_buckets)
+            else make_buckets(source, target, config.num_buckets)
         )
         self._plan = [_planned(self.buckets, number, config) for number in range(len(self.buckets))]
         # Where pairs go depends on how many there are and never on their order, so every pass has as many batches.
@@ -69,7 +74,15 @@ class BatchStream:
         """The batch of one training step, as NumPy arrays."""
         epoch, position = divmod(step, self.steps_per_epoch)
         (bucket, batch_size, _), rows = self._epoch(epoch)[position]
-        return pad_batch(self.corpus, rows, batch_size, bucket.source_length, bucket.target_length)
+        cut = None
+        if self.piece_dropout is not None:
+            numbers = random.Random(self.seed << 64 | step)
+            dropout = self.piece_dropout
+
+            def cut(sentence: np.ndarray, room: int) -> Sequence[int]:
+                return dropout.cut(sentence.tolist(), room, numbers)
+
+        return pad_batch(self.corpus, rows, batch_size, bucket.source_length, bucket.target_length, cut)
 
     def dataset(self, first_batch: int, shares: Sequence[int] = (0,), num_shares: int = 1) -> tf.data.Dataset:
         """Endless dataset of Batches from `first_batch` on, prefetched.
@@ -98,7 +111,7 @@ class BatchStream:
 
     @property
     def padding_share(self) -> float:
-        """Share of the positions in an epoch that hold no piece."""
+        """Share of the positions in an epoch that hold no piece, or only one of those that piece dropout adds."""
         padded = sum(planned.batch_size * planned.bucket.positions for planned, _ in self._first_epoch)
         real = self.corpus.source.lengths.sum() + self.corpus.target.lengths.sum()
         return 1.0 - float(real) / padded
@@ -129,10 +142,21 @@ def _planned(buckets: list[Bucket], number: int, config: DataConfig) -> _Planned
     return _Planned(bucket, size, next(larger, None))
 
 
-def pad_batch(corpus: PieceCorpus, rows: np.ndarray, batch_size: int, source_length: int, target_length: int) -> Batch:
-    """The pairs at `rows` as one Batch of static shape; missing rows are filled with length 0."""
-    source_ids, source_lengths = _pad(corpus.source, rows, batch_size, source_length)
-    target_ids, target_lengths = _pad(corpus.target, rows, batch_size, target_length)
+def pad_batch(
+    corpus: PieceCorpus,
+    rows: np.ndarray,
+    batch_size: int,
+    source_length: int,
+    target_length: int,
+    cut: Callable[[np.ndarray, int], Sequence[int]] | None = None,
+) -> Batch:
+    """The pairs at `rows` as one Batch of static shape; missing rows are filled with length 0.
+
+    Args:
+      cut: gives the pieces of a sentence anew, no more than there is room for.
+    """
+    source_ids, source_lengths = _pad(corpus.source, rows, batch_size, source_length, cut)
+    target_ids, target_lengths = _pad(corpus.target, rows, batch_size, target_length, cut)
     # Shifted by one: the input starts with <s> where the output starts with the first piece.
     inputs = np.where(target_ids == END_ID, PAD_ID, target_ids)[:, :-1]
     starts = np.where(target_lengths > 0, START_ID, PAD_ID).astype(np.int32)
@@ -151,11 +175,17 @@ def _share(batch: Batch, share: int, num_shares: int) -> Batch:
     return Batch(*(np.pad(field, [(0, missing)] + [(0, 0)] * (field.ndim - 1))[rows] for field in batch))
 
 
-def _pad(pieces: Pieces, rows: np.ndarray, batch_size: int, length: int) -> tuple[np.ndarray, np.ndarray]:
+def _pad(
+    pieces: Pieces,
+    rows: np.ndarray,
+    batch_size: int,
+    length: int,
+    cut: Callable[[np.ndarray, int], Sequence[int]] | None,
+) -> tuple[np.ndarray, np.ndarray]:
     ids = np.full([batch_size, length], PAD_ID, np.int32)
     lengths = np.zeros([batch_size], np.int32)
     for i, row in enumerate(rows):
-        sentence = pieces[row]
+        sentence = pieces[row] if cut is None else cut(pieces[row], length - 1)
         ids[i, : len(sentence)] = sentence
         ids[i, len(sentence)] = END_ID
         lengths[i] = len(sentence) + 1

@@ -34,8 +34,8 @@ class LogPerplexity:
         total = num_pieces = 0.0
         for start in range(0, len(order), self.batch_size):
             rows = order[start : start + self.batch_size]
-            lengths = (int(side.lengths[rows].max()) for side in (corpus.source, corpus.target))
-            sums = self._run(Batch(*map(tf.constant, pad_batch(corpus, rows, len(rows), *lengths))))
+            source, target = (int(side.lengths[rows].max()) for side in (corpus.source, corpus.target))
+            sums = self._run(Batch(*map(tf.constant, pad_batch(corpus, rows, len(rows), source, target))))
             total += float(sums.negative_log_prob)
             num_pieces += float(sums.num_pieces)
         return total / num_pieces

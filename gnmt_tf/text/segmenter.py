@@ -6,7 +6,7 @@ Within a word the longest piece that matches is taken, from left to right. Piece
 trainer sees to that), so a match never reaches from letters into digits or punctuation.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from gnmt_tf.text.normalization import UNKNOWN_TEXT, WORD_MARK, normalize
@@ -102,14 +102,20 @@ class WordpieceSegmenter:
         return pieces
 
 
-def longest_matches(text: str, vocabulary: Vocabulary) -> list[str]:
-    """Cuts text into pieces, the longest that matches first; a character that is no piece stands alone."""
+def longest_matches(text: str, vocabulary: Vocabulary, passes_over: Callable[[], bool] | None = None) -> list[str]:
+    """Cuts text into pieces, the longest that matches first; a character that is no piece stands alone.
+
+    Args:
+      text: what to cut.
+      vocabulary: the pieces.
+      passes_over: asked at each match of several characters whether a shorter one is to be looked for.
+    """
     ids, longest = vocabulary.ids, vocabulary.longest_by_first
     pieces = []
     start = 0
     while start < len(text):
         end = min(start + longest.get(text[start], 1), len(text))
-        while end > start + 1 and text[start:end] not in ids:
+        while end > start + 1 and (text[start:end] not in ids or (passes_over and passes_over())):
             end -= 1
         pieces.append(text[start:end])
         start = end

@@ -17,6 +17,7 @@ import tf_keras as keras
 from gnmt_tf.config import Config, TrainingConfig, UserError
 from gnmt_tf.data.batches import BatchStream
 from gnmt_tf.data.parallel_text import PieceCorpus, load_corpus, read_pairs
+from gnmt_tf.data.piece_dropout import PieceDropout
 from gnmt_tf.evaluation.evaluator import evaluate
 from gnmt_tf.evaluation.log_perplexity import LogPerplexity
 from gnmt_tf.search.translator import Translator
@@ -134,7 +135,9 @@ def _fit(
     output: TextIO,
 ) -> TrainingResult:
     training = config.training
-    stream = BatchStream(corpus, config.data, training.seed)
+    rate = config.data.piece_dropout
+    piece_dropout = PieceDropout(segmenter.vocabulary, rate) if rate else None
+    stream = BatchStream(corpus, config.data, training.seed, piece_dropout)
     _describe(model, stream, output)
     needed = _tell_memory(config, model, stream, output)
     first_step = model.step
