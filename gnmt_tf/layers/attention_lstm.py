@@ -17,9 +17,10 @@ from gnmt_tf.layers.attention_sequence import (
     attend,
     attention_lstm_sequence,
 )
-from gnmt_tf.layers.clipped_lstm import ClippedLSTM, project
+from gnmt_tf.layers.clipped_lstm import ClippedLSTM
 from gnmt_tf.layers.initializers import uniform
 from gnmt_tf.layers.lstm_sequence import cell_step
+from gnmt_tf.layers.products import project
 
 
 class AttentionStep(NamedTuple):

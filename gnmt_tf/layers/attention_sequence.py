@@ -17,11 +17,12 @@ from gnmt_tf.layers.lstm_sequence import (
     cell_slopes,
     cell_step,
     overwritten,
-    product_over_steps,
     shift,
     step_array,
+    written,
     zero_state,
 )
+from gnmt_tf.layers.products import product_over_steps
 
 MASKED_SCORE = -1e9
 """Score of a source position that is only padding: exp of it is 0 beside any real score."""
@@ -184,6 +185,7 @@ def _backward(
     def step(t, d_c, d_m, d_keys, d_score_kernel, arrays):
         step_slopes = CellSlopes(arrays[0].read(t), slopes.output[t], slopes.carry[t])
         d_sums, d_c = cell_gradient(step_slopes, d_outputs[t] + d_m, d_c)
+        d_projected, d_sums = written(arrays[0], t, d_sums)
         d_state = tf.matmul(d_sums, state_kernel, transpose_b=True)
         d_m, d_context = tf.split(d_state, [num_units, memory_size], axis=-1)
         d_context = loop.scaled(d_context, t) + d_contexts[t]
@@ -191,9 +193,9 @@ def _backward(
             queries[t], steps.attention_probs[t], source, weights.score_kernel, d_context
         )
         d_m += tf.matmul(d_query, weights.query_kernel, transpose_b=True)
-        written = tuple(a.write(t, v) for a, v in zip(arrays, (d_sums, d_query, d_context), strict=True))
+        arrays = d_projected, arrays[1].write(t, d_query), arrays[2].write(t, d_context)
         d_keys += tf.cast(d_hidden, tf.float32)
-        return t - 1, d_c, d_m, d_keys, d_score_kernel + tf.cast(d_kernel, tf.float32), written
+        return t - 1, d_c, d_m, d_keys, d_score_kernel + tf.cast(d_kernel, tf.float32), arrays
 
     widths = (weights.query_kernel.shape[-1], memory_size)
     arrays = overwritten(slopes.sums, length), *(step_array(d_outputs, length, width) for width in widths)

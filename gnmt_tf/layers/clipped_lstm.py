@@ -10,6 +10,7 @@ import tf_keras as keras
 
 from gnmt_tf.layers.initializers import uniform
 from gnmt_tf.layers.lstm_sequence import OutputActivation, cell_step, lstm_sequence
+from gnmt_tf.layers.products import project
 
 
 class ClippedLSTM(keras.layers.Layer):
@@ -81,12 +82,3 @@ class ClippedLSTM(keras.layers.Layer):
     def _initial_bias(self, shape: Any, dtype: Any = None, **_: Any) -> tf.Tensor:
         zeros = tf.zeros([self.num_units], dtype)
         return tf.concat([zeros, zeros, zeros + self.forget_gate_bias, zeros], axis=0)
-
-
-def project(inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-    """One large product over all leading axes: [..., n] x [n, k] -> [..., k], in the dtype of the inputs."""
-    kernel = tf.cast(kernel, inputs.dtype)
-    if inputs.shape.rank == 2:
-        return tf.matmul(inputs, kernel)
-    flat = tf.matmul(tf.reshape(inputs, [-1, inputs.shape[-1]]), kernel)
-    return tf.reshape(flat, tf.concat([tf.shape(inputs)[:-1], tf.shape(kernel)[-1:]], axis=0))

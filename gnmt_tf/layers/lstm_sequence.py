@@ -9,6 +9,8 @@ from typing import Literal, NamedTuple
 
 import tensorflow as tf
 
+from gnmt_tf.layers.products import product_over_steps
+
 OutputActivation = Literal["linear", "tanh"]
 
 
@@ -160,7 +162,8 @@ def _backward(
     def step(t, d_c, d_m, d_projected):
         step_slopes = CellSlopes(d_projected.read(t), slopes.output[t], slopes.carry[t])
         d_sums, d_c = cell_gradient(step_slopes, d_outputs[t] + d_m, d_c)
-        return t - 1, d_c, tf.matmul(d_sums, recurrent_kernel, transpose_b=True), d_projected.write(t, d_sums)
+        d_projected, d_sums = written(d_projected, t, d_sums)
+        return t - 1, d_c, tf.matmul(d_sums, recurrent_kernel, transpose_b=True), d_projected
 
     start = (length - 1, zeros, zeros, overwritten(slopes.sums, length))
     *_, d_projected = tf.while_loop(lambda t, *_: t >= 0, step, start, maximum_iterations=length)
@@ -187,15 +190,19 @@ def overwritten(values: tf.Tensor, length: int | tf.Tensor) -> tf.TensorArray:
     return array.unstack(values)
 
 
+def written(array: tf.TensorArray, t: tf.Tensor, values: tf.Tensor) -> tuple[tf.TensorArray, tf.Tensor]:
+    """The array with step `t` written, and what stands there now.
+
+    To go on with what was written rather than with `values` tells XLA that the old step is read once, before it is
+    overwritten. Otherwise it may make `values` twice, and copies the whole array at every step to be safe.
+    """
+    array = array.write(t, values)
+    return array, array.read(t)
+
+
 def shift(values: tf.Tensor) -> tf.Tensor:
     """What each step saw of the previous one: [length, ...] moved one step later, zeros first."""
     return tf.concat([tf.zeros_like(values[:1]), values[:-1]], axis=0)
-
-
-def product_over_steps(inputs: tf.Tensor, d_outputs: tf.Tensor) -> tf.Tensor:
-    """Weight gradient of a product made at every step: [length, batch, n], [length, batch, k] -> [n, k]."""
-    inputs = tf.reshape(inputs, [-1, inputs.shape[-1]])
-    return tf.matmul(inputs, tf.reshape(d_outputs, [-1, d_outputs.shape[-1]]), transpose_a=True)
 
 
 def _half(dtype: tf.DType) -> tf.Tensor:

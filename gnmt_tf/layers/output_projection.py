@@ -5,8 +5,8 @@ from typing import Any
 import tensorflow as tf
 import tf_keras as keras
 
-from gnmt_tf.layers.clipped_lstm import project
 from gnmt_tf.layers.initializers import uniform
+from gnmt_tf.layers.products import project
 from gnmt_tf.layers.projected_cross_entropy import CrossEntropySums, Labels, projected_cross_entropy
 
 
