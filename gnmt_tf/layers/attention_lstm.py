@@ -19,7 +19,6 @@ from gnmt_tf.layers.attention_sequence import (
 )
 from gnmt_tf.layers.clipped_lstm import ClippedLSTM
 from gnmt_tf.layers.initializers import uniform
-from gnmt_tf.layers.lstm_sequence import cell_step
 from gnmt_tf.layers.products import project
 
 
@@ -104,10 +103,15 @@ class AttentionLSTM(keras.layers.Layer):
             tf.cast(self.score_kernel, dtype),
             tf.cast(self.lstm.recurrent_kernel, dtype),
             kernel[self.embedding_size :],
+            tf.cast(self.lstm.bias, dtype),
         )
-        projected = project(embeddings, kernel[: self.embedding_size]) + tf.cast(self.lstm.bias, dtype)
         return attention_lstm_sequence(
-            projected, memory, weights, context_scale, tf.cast(clip_bound, dtype), self.lstm.output_activation
+            project(embeddings, kernel[: self.embedding_size]),
+            memory,
+            weights,
+            context_scale,
+            tf.cast(clip_bound, dtype),
+            self.lstm.output_activation,
         )
 
     def step(
@@ -115,9 +119,8 @@ class AttentionLSTM(keras.layers.Layer):
     ) -> AttentionStep:
         """One step: embeddings [batch_size, embedding_size], c and m [batch_size, num_units]."""
         context, probs, _ = attend(tf.matmul(m, self.query_kernel), self.score_kernel, memory)
-        sums = self.lstm.project(tf.concat([embeddings, context], axis=-1))
-        step = cell_step(sums + tf.matmul(m, self.lstm.recurrent_kernel), c, clip_bound, self.lstm.output_activation)
-        return AttentionStep(step.c, step.m, context, probs)
+        c, m = self.lstm.step(tf.concat([embeddings, context], axis=-1), c, m, clip_bound)
+        return AttentionStep(c, m, context, probs)
 
     def get_config(self) -> dict[str, Any]:
         """Arguments that rebuild the layer."""

@@ -19,10 +19,12 @@ from gnmt_tf.layers.lstm_sequence import (
     overwritten,
     shift,
     step_array,
+    sum_of_steps,
+    turned,
     written,
     zero_state,
 )
-from gnmt_tf.layers.products import product_over_steps
+from gnmt_tf.layers.products import product_over_steps, project
 
 MASKED_SCORE = -1e9
 """Score of a source position that is only padding: exp of it is 0 beside any real score."""
@@ -50,12 +52,14 @@ class AttentionWeights(NamedTuple):
       score_kernel: float [attention_units].
       recurrent_kernel: float [num_units, 4 * num_units].
       context_kernel: float [memory_size, 4 * num_units], the rows of the layer's kernel that meet the context.
+      bias: float [4 * num_units].
     """
 
     query_kernel: tf.Tensor
     score_kernel: tf.Tensor
     recurrent_kernel: tf.Tensor
     context_kernel: tf.Tensor
+    bias: tf.Tensor
 
 
 class AttentionSequence(NamedTuple):
@@ -121,7 +125,7 @@ def attention_lstm_sequence(
         def gradient(d_outputs, d_contexts, _):
             return _backward(loop, steps, source, AttentionWeights(*kernels), d_outputs, d_contexts)
 
-        return (steps.m, steps.contexts, steps.attention_probs), gradient
+        return (turned(steps.m), steps.contexts, steps.attention_probs), gradient
 
     return AttentionSequence(*run(projected, memory.values, memory.keys, *weights))
 
@@ -138,7 +142,8 @@ class _Loop(NamedTuple):
 
 
 class _Steps(NamedTuple):
-    # What the forward loop keeps of every step, time-major: the cell's c, m and gates, contexts and probabilities.
+    # What the forward loop keeps of every step, time-major: the cell's c, m and gates, units before sentences, contexts
+    # and probabilities, sentences first.
     c: tf.Tensor
     m: tf.Tensor
     gates: tf.Tensor
@@ -148,20 +153,23 @@ class _Steps(NamedTuple):
 
 def _forward(loop: _Loop, projected: tf.Tensor, source: AttentionMemory, weights: AttentionWeights) -> _Steps:
     num_units = weights.recurrent_kernel.shape[0]
-    state_kernel = tf.concat([weights.recurrent_kernel, weights.context_kernel], axis=0)
+    turned_kernel = tf.transpose(tf.concat([weights.recurrent_kernel, weights.context_kernel], axis=0))
+    turned_query_kernel = tf.transpose(weights.query_kernel)
     zeros, length = zero_state(projected, num_units)
 
     def step(t, c, m, arrays):
-        context, probs, _ = attend(tf.matmul(m, weights.query_kernel), weights.score_kernel, source)
-        sums = arrays.gates.read(t) + tf.matmul(tf.concat([m, loop.scaled(context, t)], axis=-1), state_kernel)
+        query = tf.transpose(tf.matmul(turned_query_kernel, m))
+        context, probs, _ = attend(query, weights.score_kernel, source)
+        read = tf.concat([m, tf.transpose(loop.scaled(context, t))], axis=0)
+        sums = arrays.gates.read(t) + weights.bias[:, None] + tf.matmul(turned_kernel, read)
         cell = cell_step(sums, c, loop.clip_bound, loop.output_activation)
-        written = _Steps(*(array.write(t, v) for array, v in zip(arrays, (*cell, context, probs), strict=True)))
-        return t + 1, cell.c, cell.m, written
+        arrays = _Steps(*(array.write(t, v) for array, v in zip(arrays, (*cell, context, probs), strict=True)))
+        return t + 1, cell.c, cell.m, arrays
 
-    widths = (num_units, num_units, source.values.shape[-1], source.values.shape[1])
-    c, m, contexts, probs = (step_array(projected, length, width) for width in widths)
+    likes = zeros, zeros, source.values[:, 0], source.score_bias
+    c, m, contexts, probs = (step_array(like, length) for like in likes)
     # See lstm_sequence: the gates take the place of `projected`.
-    arrays = _Steps(c, m, overwritten(projected, length), contexts, probs)
+    arrays = _Steps(c, m, overwritten(turned(projected), length), contexts, probs)
     *_, arrays = tf.while_loop(lambda t, *_: t < length, step, (0, zeros, zeros, arrays), maximum_iterations=length)
     return _Steps(*(array.stack() for array in arrays))
 
@@ -174,45 +182,46 @@ def _backward(
     d_outputs: tf.Tensor,
     d_contexts: tf.Tensor,
 ) -> tuple[tf.Tensor, ...]:
-    """Gradients of projected, values, keys and the four weights, in the order of `run`'s arguments."""
+    """Gradients of projected, values, keys and the five weights, in the order of `run`'s arguments."""
     num_units, memory_size = weights.recurrent_kernel.shape[0], source.values.shape[-1]
     state_kernel = tf.concat([weights.recurrent_kernel, weights.context_kernel], axis=0)
     previous_m = shift(steps.m)
     slopes = cell_slopes(CellStep(steps.c, steps.m, steps.gates), loop.clip_bound, loop.output_activation)
-    queries = tf.matmul(previous_m, weights.query_kernel)
+    queries = project(turned(previous_m), weights.query_kernel)
     zeros, length = zero_state(d_outputs, num_units)
+    d_outputs = turned(d_outputs)
 
     def step(t, d_c, d_m, d_keys, d_score_kernel, arrays):
         step_slopes = CellSlopes(arrays[0].read(t), slopes.output[t], slopes.carry[t])
-        d_sums, d_c = cell_gradient(step_slopes, d_outputs[t] + d_m, d_c)
-        d_projected, d_sums = written(arrays[0], t, d_sums)
-        d_state = tf.matmul(d_sums, state_kernel, transpose_b=True)
-        d_m, d_context = tf.split(d_state, [num_units, memory_size], axis=-1)
-        d_context = loop.scaled(d_context, t) + d_contexts[t]
+        d_step_sums, d_c = cell_gradient(step_slopes, d_outputs[t] + d_m, d_c)
+        d_sums, d_step_sums = written(arrays[0], t, d_step_sums)
+        d_m, d_context = tf.split(tf.matmul(state_kernel, d_step_sums), [num_units, memory_size], axis=0)
+        d_context = loop.scaled(tf.transpose(d_context), t) + d_contexts[t]
         d_query, d_hidden, d_kernel = _attend_gradient(
             queries[t], steps.attention_probs[t], source, weights.score_kernel, d_context
         )
-        d_m += tf.matmul(d_query, weights.query_kernel, transpose_b=True)
-        arrays = d_projected, arrays[1].write(t, d_query), arrays[2].write(t, d_context)
+        d_m += tf.matmul(weights.query_kernel, d_query, transpose_b=True)
+        arrays = d_sums, arrays[1].write(t, d_query), arrays[2].write(t, d_context)
         d_keys += tf.cast(d_hidden, tf.float32)
         return t - 1, d_c, d_m, d_keys, d_score_kernel + tf.cast(d_kernel, tf.float32), arrays
 
-    widths = (weights.query_kernel.shape[-1], memory_size)
-    arrays = overwritten(slopes.sums, length), *(step_array(d_outputs, length, width) for width in widths)
+    arrays = overwritten(slopes.sums, length), *(step_array(like[0], length) for like in (queries, d_contexts))
     # Sums over many steps are float32 whatever the rest is.
     sums = tf.zeros_like(source.keys, tf.float32), tf.zeros_like(weights.score_kernel, tf.float32)
     start = (length - 1, zeros, zeros, *sums, arrays)
     *_, d_keys, d_score_kernel, arrays = tf.while_loop(lambda t, *_: t >= 0, step, start, maximum_iterations=length)
-    d_projected, d_queries, d_all_contexts = (array.stack() for array in arrays)
+    d_sums, d_queries, d_all_contexts = (array.stack() for array in arrays)
+    d_projected = turned(d_sums)
     read = steps.contexts if loop.context_scale is None else steps.contexts * loop.context_scale
     return (
         d_projected,
         tf.einsum("tbs,tbn->bsn", steps.attention_probs, d_all_contexts),
         tf.cast(d_keys, source.keys.dtype),
-        product_over_steps(previous_m, d_queries),
+        product_over_steps(previous_m, d_queries, units_first=True),
         tf.cast(d_score_kernel, weights.score_kernel.dtype),
-        product_over_steps(previous_m, d_projected),
+        product_over_steps(previous_m, d_projected, units_first=True),
         product_over_steps(read, d_projected),
+        sum_of_steps(d_sums),
     )
 
 

@@ -56,18 +56,15 @@ class ClippedLSTM(keras.layers.Layer):
         """See the class."""
         recurrent_kernel = tf.cast(self.recurrent_kernel, inputs.dtype)
         clip_bound = tf.cast(clip_bound, inputs.dtype)
-        return lstm_sequence(self.project(inputs), recurrent_kernel, clip_bound, self.output_activation)
-
-    def project(self, inputs: tf.Tensor) -> tf.Tensor:
-        """The part of the gates that needs no previous step: [..., input_size] -> [..., 4 * num_units]."""
-        return project(inputs, self.kernel) + tf.cast(self.bias, inputs.dtype)
+        bias = tf.cast(self.bias, inputs.dtype)
+        return lstm_sequence(project(inputs, self.kernel), bias, recurrent_kernel, clip_bound, self.output_activation)
 
     def step(
         self, inputs: tf.Tensor, c: tf.Tensor, m: tf.Tensor, clip_bound: tf.Tensor | float
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """One step: inputs [batch_size, input_size], c and m [batch_size, num_units] -> the new c and m."""
-        sums = self.project(inputs) + tf.matmul(m, self.recurrent_kernel)
-        step = cell_step(sums, c, clip_bound, self.output_activation)
+        sums = project(inputs, self.kernel) + self.bias + tf.matmul(m, self.recurrent_kernel)
+        step = cell_step(sums, c, clip_bound, self.output_activation, units_axis=1)
         return step.c, step.m
 
     def get_config(self) -> dict[str, Any]:

@@ -32,9 +32,18 @@ def project(inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
     return run(inputs, kernel)
 
 
-def product_over_steps(inputs: tf.Tensor, d_outputs: tf.Tensor) -> tf.Tensor:
-    """Weight gradient of `project`: float [length, batch_size, n], [length, batch_size, k] -> [n, k]."""
-    turned = tf.reshape(tf.transpose(inputs, [2, 0, 1]), [inputs.shape[-1], -1])
+def product_over_steps(inputs: tf.Tensor, d_outputs: tf.Tensor, units_first: bool = False) -> tf.Tensor:
+    """Weight gradient of `project`.
+
+    Args:
+      inputs: float [length, batch_size, n], or [length, n, batch_size] when `units_first`.
+      d_outputs: float [length, batch_size, k].
+
+    Returns:
+      float [n, k].
+    """
+    turned = tf.transpose(inputs, [1, 0, 2] if units_first else [2, 0, 1])
+    turned = tf.reshape(turned, [inputs.shape[1 if units_first else 2], -1])
     return tf.matmul(turned, tf.reshape(d_outputs, [-1, d_outputs.shape[-1]]))
 
 

@@ -14,6 +14,7 @@ from gnmt_tf.layers.attention_sequence import (
     attention_lstm_sequence,
 )
 from gnmt_tf.layers.lstm_sequence import lstm_sequence
+from gnmt_tf.layers.products import project
 
 sizes = st.integers(1, 5)
 bounds = st.sampled_from([0.05, 0.2, 1.0, np.inf])
@@ -26,11 +27,11 @@ def plain_cell(sums, c, clip_bound, output_activation):
     return c, tf.sigmoid(o) * (tf.tanh(c) if output_activation == "tanh" else c)
 
 
-def unrolled_lstm(projected, recurrent_kernel, clip_bound, output_activation):
+def unrolled_lstm(projected, bias, recurrent_kernel, clip_bound, output_activation):
     c = m = tf.zeros([projected.shape[1], recurrent_kernel.shape[0]])
     outputs = []
     for t in range(projected.shape[0]):
-        c, m = plain_cell(projected[t] + m @ recurrent_kernel, c, clip_bound, output_activation)
+        c, m = plain_cell(projected[t] + bias + m @ recurrent_kernel, c, clip_bound, output_activation)
         outputs.append(m)
     return tf.stack(outputs)
 
@@ -41,7 +42,7 @@ def unrolled_attention_lstm(projected, memory, weights, context_scale, clip_boun
     for t in range(projected.shape[0]):
         context, _, _ = attend(m @ weights.query_kernel, weights.score_kernel, memory)
         read = context if context_scale is None else context * context_scale[t]
-        sums = projected[t] + m @ weights.recurrent_kernel + read @ weights.context_kernel
+        sums = projected[t] + weights.bias + m @ weights.recurrent_kernel + read @ weights.context_kernel
         c, m = plain_cell(sums, c, clip_bound, output_activation)
         outputs.append(m)
         contexts.append(context)
@@ -70,7 +71,11 @@ def random(rng, *shape, scale=1.0):
 @given(sizes, sizes, sizes, bounds, activations, st.integers(0, 2**31))
 def test_the_lstm_gradient_is_that_of_autodiff(length, batch_size, num_units, clip_bound, activation, seed):
     rng = np.random.default_rng(seed)
-    arguments = [random(rng, length, batch_size, 4 * num_units), random(rng, num_units, 4 * num_units)]
+    arguments = [
+        random(rng, length, batch_size, 4 * num_units),
+        random(rng, 4 * num_units),
+        random(rng, num_units, 4 * num_units),
+    ]
     upstream = [random(rng, length, batch_size, num_units)]
     bound = tf.constant(clip_bound, tf.float32)
     actual = values_and_gradients(lambda *a: [lstm_sequence(*a, bound, activation)], arguments, upstream)
@@ -95,6 +100,7 @@ def test_the_attention_gradient_is_that_of_autodiff(
         random(rng, attention_units),
         random(rng, num_units, 4 * num_units),
         random(rng, memory_size, 4 * num_units),
+        random(rng, 4 * num_units),
     ]
     upstream = [random(rng, length, batch_size, num_units), random(rng, length, batch_size, memory_size)]
     bound = tf.constant(clip_bound, tf.float32)
@@ -112,12 +118,24 @@ def test_the_attention_gradient_is_that_of_autodiff(
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_a_compiled_step_gives_what_the_eager_one_gives(jit_compile):
     rng = np.random.default_rng(3)
-    projected, kernel = random(rng, 5, 3, 16), random(rng, 4, 16)
+    arguments = random(rng, 5, 3, 16), random(rng, 16), random(rng, 4, 16)
     bound = tf.constant(0.3)
 
-    def run(projected, kernel):
+    def run(*arguments):
         return values_and_gradients(
-            lambda *a: [lstm_sequence(*a, bound, "linear")], [projected, kernel], [tf.ones([5, 3, 4])]
+            lambda *a: [lstm_sequence(*a, bound, "linear")], list(arguments), [tf.ones([5, 3, 4])]
         )
 
-    assert_same(tf.function(run, jit_compile=jit_compile)(projected, kernel), run(projected, kernel))
+    assert_same(tf.function(run, jit_compile=jit_compile)(*arguments), run(*arguments))
+
+
+@settings(max_examples=40, deadline=None)
+@given(sizes, sizes, sizes, sizes, st.integers(0, 2**31))
+def test_the_gradient_of_a_product_over_all_steps_is_that_of_autodiff(length, batch_size, n, k, seed):
+    rng = np.random.default_rng(seed)
+    arguments = [random(rng, length, batch_size, n), random(rng, n, k)]
+    upstream = [random(rng, length, batch_size, k)]
+    assert_same(
+        values_and_gradients(lambda *a: [project(*a)], arguments, upstream),
+        values_and_gradients(lambda *a: [tf.einsum("tbn,nk->tbk", *a)], arguments, upstream),
+    )
