@@ -107,4 +107,4 @@ def _compile_only_client(topology: str) -> tuple[Any, Sequence[Any]]:
 
 def train_step_function(model: Any) -> Any:
     """The training step of a compiled model as one XLA program, for `compile_for_tpu`."""
-    return tf.function(model.train_step, jit_compile=True)
+    return tf.function(model.train_step, jit_compile=True, autograph=False)

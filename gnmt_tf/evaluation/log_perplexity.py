@@ -22,7 +22,7 @@ class LogPerplexity:
         self.batch_size = batch_size
         ids, lengths = tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)
 
-        @tf.function(input_signature=[Batch(ids, lengths, ids, ids, lengths)])
+        @tf.function(input_signature=[Batch(ids, lengths, ids, ids, lengths)], autograph=False)
         def run(batch: Batch) -> LossSums:
             return loss_sums(model(batch), batch)
 

@@ -99,13 +99,13 @@ class TranslationModule(tf.Module):
 
         if num_inputs == 1:
 
-            @tf.function(input_signature=[TEXT])
+            @tf.function(input_signature=[TEXT], autograph=False)
             def one_input(text: tf.Tensor) -> dict[str, tf.Tensor]:
                 return run(text)
 
             return one_input
 
-        @tf.function(input_signature=[TEXT, TEXT])
+        @tf.function(input_signature=[TEXT, TEXT], autograph=False)
         def two_inputs(text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
             same = tf.debugging.assert_equal(
                 tf.shape(text), tf.shape(translation), message="text and translation have unequal numbers of rows"

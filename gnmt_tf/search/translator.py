@@ -56,7 +56,7 @@ class Translator:
 
         ids, lengths = tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)
 
-        @tf.function(input_signature=[ids, lengths])
+        @tf.function(input_signature=[ids, lengths], autograph=False)
         def run(source_ids: tf.Tensor, source_lengths: tf.Tensor) -> BeamResult:
             memory = model.encode(source_ids, source_lengths)
             return beam_search(model, memory, source_lengths, search, keep_attention=False)

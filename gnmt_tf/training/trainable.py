@@ -75,7 +75,7 @@ class _ForEveryShape:
         shapes = tuple(tuple(ids.shape) for ids in sides)
         if shapes in self._functions:
             return self._functions[shapes](batch, *rest)
-        self._functions[shapes] = tf.function(self._function)
+        self._functions[shapes] = tf.function(self._function, autograph=False)
         result = self._functions[shapes](batch, *rest)
         # A compiler takes more memory than the step it compiles.
         release_freed_memory()
@@ -203,11 +203,11 @@ class TrainableGNMT(GNMT):
         strategy, jit_compile = self.distribute_strategy, self.jit_compile or None
 
         def run_last(batch: Batch) -> dict[str, tf.Tensor]:
-            logs = strategy.run(tf.function(self.train_step, jit_compile=jit_compile), args=(batch,))
+            logs = strategy.run(tf.function(self.train_step, jit_compile=jit_compile, autograph=False), args=(batch,))
             return {name: strategy.experimental_local_results(value)[0] for name, value in logs.items()}
 
         def run_earlier(batch: Batch, number: tf.Tensor) -> None:
-            strategy.run(tf.function(self.accumulate_step, jit_compile=jit_compile), args=(batch, number))
+            strategy.run(tf.function(self.accumulate_step, jit_compile=jit_compile, autograph=False), args=(batch, number))
 
         last, earlier = _ForEveryShape(run_last, strategy), _ForEveryShape(run_earlier, strategy)
 

@@ -1,5 +1,6 @@
 """Runs that are killed at any moment and started again with the same command end as if they had never stopped."""
 
+import random
 import signal
 import subprocess
 import sys
@@ -26,15 +27,17 @@ def run_to_the_end(model_dir, overrides):
     return errors
 
 
-def kill_after(model_dir, overrides, seconds):
-    """Kills a run so many seconds after it began to train."""
+def kill(model_dir, overrides, steps, seconds):
+    """Kills a run so many steps and seconds after it began to train; tells whether it was still running."""
     process = start(model_dir, overrides)
     for line in process.stderr:
-        if line.startswith("step "):
+        steps -= line.startswith("step ")
+        if steps <= 0:
             break
     time.sleep(seconds)
     process.send_signal(signal.SIGKILL)
     process.communicate()
+    return process.returncode == -signal.SIGKILL
 
 
 def assert_same_run(model_dir, other):
@@ -57,6 +60,26 @@ def test_a_killed_run_goes_on_as_if_it_had_never_stopped(tmp_path):
     }  # fmt: skip
     overrides = tiny_overrides(corpus, dev, **settings | {"training__evaluate_every_steps": 20})
     run_to_the_end(tmp_path / "whole", overrides)
-    kill_after(tmp_path / "killed", overrides, seconds=0.3)
+    assert kill(tmp_path / "killed", overrides, steps=1, seconds=0.3)
     assert "Continuing after step" in run_to_the_end(tmp_path / "killed", overrides)
+    assert_same_run(tmp_path / "killed", tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_a_run_killed_ten_times_under_the_full_recipe_ends_as_if_it_had_never_stopped(tmp_path):
+    corpus, dev = write_corpus(tmp_path, 200), write_corpus(tmp_path, 3, seed=2)
+    settings = {
+        "training__num_steps": 70, "training__checkpoint_every_steps": 1, "training__evaluate_every_steps": 8,
+        "training__dropout": 0.3, "training__label_smoothing": 0.1, "training__accumulate_batches": 2,
+        "training__average_decay": 0.9, "training__schedule": "plateau", "training__plateau_patience": 1,
+        "training__warmup_steps": 10, "training__keep_best": 2, "training__clip_bound_steps": 30,
+        "data__piece_dropout": 0.2, "search__beam_width": 1,
+        "model__num_encoder_layers": 1, "model__num_decoder_layers": 1,
+    }  # fmt: skip
+    overrides = tiny_overrides(corpus, dev, **settings)
+    run_to_the_end(tmp_path / "whole", overrides)
+    chance = random.Random(11)
+    kills = sum(kill(tmp_path / "killed", overrides, chance.randint(1, 6), chance.uniform(0.0, 0.2)) for _ in range(10))
+    assert kills == 10
+    run_to_the_end(tmp_path / "killed", overrides)
     assert_same_run(tmp_path / "killed", tmp_path / "whole")
