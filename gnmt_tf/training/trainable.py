@@ -207,7 +207,9 @@ class TrainableGNMT(GNMT):
             return {name: strategy.experimental_local_results(value)[0] for name, value in logs.items()}
 
         def run_earlier(batch: Batch, number: tf.Tensor) -> None:
-            strategy.run(tf.function(self.accumulate_step, jit_compile=jit_compile, autograph=False), args=(batch, number))
+            strategy.run(
+                tf.function(self.accumulate_step, jit_compile=jit_compile, autograph=False), args=(batch, number)
+            )
 
         last, earlier = _ForEveryShape(run_last, strategy), _ForEveryShape(run_earlier, strategy)
 

@@ -21,38 +21,22 @@ from gnmt_tf.data.piece_dropout import PieceDropout
 from gnmt_tf.evaluation.evaluator import evaluate
 from gnmt_tf.evaluation.log_perplexity import LogPerplexity
 from gnmt_tf.search.translator import Translator
-from gnmt_tf.text.lines import read_lines
 from gnmt_tf.text.segmenter import WordpieceSegmenter
 from gnmt_tf.text.vocabulary import Vocabulary
 from gnmt_tf.text.wordpiece_trainer import train_wordpieces
 from gnmt_tf.training.callbacks import Checkpoints, DevScores, Evaluation, Stopping
+from gnmt_tf.training.checks import (
+    check_config,
+    check_corpus,
+    check_settings,
+    check_strategy,
+    checkpoint_to_continue,
+    needed_paths,
+)
 from gnmt_tf.training.memory_estimate import GIB, MemoryEstimate, estimate_memory
 from gnmt_tf.training.model_directory import ModelDirectory, TrainingState, check_vocabulary, restore
 from gnmt_tf.training.progress import Clock, Progress, SkippedSteps, TrainingLog, say
 from gnmt_tf.training.trainable import TrainableGNMT
-
-CHANGEABLE_KEYS = frozenset(
-    "training." + key
-    for key in (
-        "num_steps",
-        "max_minutes",
-        "evaluate_every_steps",
-        "checkpoint_every_steps",
-        "keep_checkpoints",
-        "keep_best",
-        "log_every_steps",
-        "early_stopping_patience",
-        "max_skipped_steps",
-        "evaluate_beam_width",
-        "jit_compile",
-    )
-)
-"""What may differ when a run is continued; any key of `search`, and the paths of files, may too."""
-
-PATH_KEYS = frozenset(
-    "data." + key for key in ("train_source", "train_target", "dev_source", "dev_target", "vocabulary")
-)
-
 
 LESS_MEMORY = (
     "Lower data.batch_size (or data.batch_tokens), and raise training.accumulate_batches to keep as many pairs in a "
@@ -93,13 +77,13 @@ def train(
         with, or one that the strategy cannot be used with.
     """
     strategy = strategy or tf.distribute.get_strategy()
-    _check_strategy(config, strategy)
-    train_paths = _needed_paths(config)
+    check_strategy(config, strategy)
+    train_paths = needed_paths(config)
     directory = ModelDirectory(model_dir)
     directory.create()
-    prefix = _checkpoint_to_continue(directory)
+    prefix = checkpoint_to_continue(directory)
     if prefix:
-        _check_config(config, directory)
+        check_config(config, directory)
     vocabulary = _vocabulary(config, directory, train_paths, output)
     segmenter = WordpieceSegmenter(vocabulary)
     corpus = _load(config, train_paths, segmenter, output)
@@ -119,7 +103,7 @@ def train(
         restore(checkpoint, prefix)
         # Checkpoints hold the averaged weights where a user of the model looks for weights.
         model.exchange_weights()
-        _check_corpus(state, corpus, train_paths)
+        check_corpus(state, corpus, train_paths)
         say(output, f"Continuing after step {model.step} ({prefix}).")
     return _fit(config, directory, model, segmenter, corpus, state, checkpoint, output)
 
@@ -183,85 +167,13 @@ def _is_over(training: TrainingConfig, step: int, clock: Clock) -> bool:
     )
 
 
-def _check_strategy(config: Config, strategy: tf.distribute.Strategy) -> None:
-    if strategy.num_replicas_in_sync == 1 or not config.training.jit_compile:
-        return
-    if all("CPU" in device.upper() for device in strategy.extended.worker_devices):
-        # XLA looks for the variables of every replica on the first CPU device.
-        raise UserError(
-            "config key training.jit_compile",
-            f"false, with {strategy.num_replicas_in_sync} replicas on CPU devices",
-            "true",
-            "Set it to false, or train on one device.",
-        )
-
-
-def _needed_paths(config: Config) -> tuple[str, str]:
-    data = config.data
-    for key, value in (("data.train_source", data.train_source), ("data.train_target", data.train_target)):
-        if not value:
-            raise UserError(f"config key {key}", "a text file", "nothing", f"Give one with --set {key}=FILE.")
-    if bool(data.dev_source) != bool(data.dev_target):
-        raise UserError(
-            "config keys data.dev_source, data.dev_target", "both or neither", "only one", "Give the other one too."
-        )
-    for path in (data.dev_source, data.dev_target):
-        if path:
-            # A missing file is better found now than after minutes of work on the training text.
-            next(read_lines(path), None)
-    return str(data.train_source), str(data.train_target)
-
-
-def _checkpoint_to_continue(directory: ModelDirectory) -> str | None:
-    prefix = directory.checkpoint("latest")
-    if prefix is None and directory.has_checkpoints():
-        raise UserError(
-            f"--model_dir {directory.path}",
-            "a whole checkpoint, or none at all",
-            "checkpoint files of which none can be used",
-            "Copy checkpoints/latest again, or train into a new directory.",
-        )
-    return prefix
-
-
-def _check_corpus(state: TrainingState, corpus: PieceCorpus, paths: tuple[str, str]) -> None:
-    trained_on = state.corpus_fingerprint.numpy().decode()
-    if trained_on != corpus.fingerprint:
-        raise UserError(
-            ", ".join(paths),
-            f"the sentence pairs the model was trained on so far (fingerprint {trained_on})",
-            f"{corpus.num_pairs} others ({corpus.fingerprint})",
-            "Give the same files, or train into a new directory.",
-        )
-
-
-def _check_config(config: Config, directory: ModelDirectory) -> None:
-    """Refuses to continue a model with settings that would make it another one."""
-    old, new = directory.read_config().model_dump(), config.model_dump()
-    differing = [
-        f"{section}.{key} ({old[section][key]!r} -> {value!r})"
-        for section, values in new.items()
-        for key, value in values.items()
-        if section != "search" and f"{section}.{key}" not in CHANGEABLE_KEYS | PATH_KEYS and old[section][key] != value
-    ]
-    if differing:
-        raise UserError(
-            f"--model_dir {directory.path}",
-            "the settings its model was trained with so far",
-            ", ".join(differing),
-            "Undo the change, or train into a new directory. These may change on the way: search.*, paths of files, "
-            + ", ".join(sorted(CHANGEABLE_KEYS))
-            + ".",
-        )
-
-
 def _vocabulary(config: Config, directory: ModelDirectory, paths: tuple[str, str], output: TextIO) -> Vocabulary:
     """The vocabulary of the model that is continued; else the given one; else one made from the training text."""
     if directory.has_checkpoints():
         return directory.read_vocabulary()
     if config.data.vocabulary:
         vocabulary = Vocabulary.load(config.data.vocabulary)
-        _check_settings(vocabulary, config)
+        check_settings(vocabulary, config)
     else:
         say(output, f"Making a vocabulary of {config.text.vocab_size} pieces.")
 
@@ -272,23 +184,6 @@ def _vocabulary(config: Config, directory: ModelDirectory, paths: tuple[str, str
         vocabulary = train_wordpieces(lines(), config.text)
     vocabulary.save(directory.vocabulary_path)
     return vocabulary
-
-
-def _check_settings(vocabulary: Vocabulary, config: Config) -> None:
-    made_with, asked_for = vocabulary.config.model_dump(), config.text.model_dump()
-    # How many pieces there are to be is a wish; what they are made of decides how text is read.
-    differing = [
-        f"text.{key} {made_with[key]!r}, not {value!r}"
-        for key, value in asked_for.items()
-        if key in ("unicode_form", "lowercase", "split_digits") and made_with[key] != value
-    ]
-    if differing:
-        raise UserError(
-            f"config key data.vocabulary ({config.data.vocabulary})",
-            "a vocabulary made with the settings in `text`",
-            "one made with " + ", ".join(differing),
-            "Make it again with `gnmt vocab`, or change the settings.",
-        )
 
 
 def _load(config: Config, paths: tuple[str, str], segmenter: WordpieceSegmenter, output: TextIO) -> PieceCorpus:
