@@ -58,6 +58,12 @@ def _zero_on_each_replica(shape: tf.TensorShape) -> tf.Variable:
     )
 
 
+def _global_norm(gradients: list[tf.Tensor]) -> tf.Tensor:
+    # Row by row as products: XLA writes the squares to memory before it adds them up, in tf.linalg.global_norm.
+    rows = [gradient if gradient.shape.rank == 2 else tf.reshape(gradient, [1, -1]) for gradient in gradients]
+    return tf.sqrt(tf.add_n([tf.reduce_sum(tf.einsum("ij,ij->i", row, row)) for row in rows]))
+
+
 class _ForEveryShape:
     """A function of a batch, traced and compiled apart for every batch shape that comes.
 
@@ -155,7 +161,7 @@ class TrainableGNMT(GNMT):
         # The pieces of the global batch, so that every replica's gradient weighs as it would on one device.
         num_target_pieces = tf.maximum(sums.num_target_pieces, 1.0)
         loss = sums.negative_log_prob / num_target_pieces
-        norm = tf.linalg.global_norm(sums.gradients) / num_target_pieces
+        norm = _global_norm(sums.gradients) / num_target_pieces
         scale = tf.minimum(training.gradient_norm / norm, 1.0) / num_target_pieces
         # The optimizer leaves alone what has an undefined gradient, so this skips the step.
         finite = tf.math.is_finite(norm) & tf.math.is_finite(loss)
