@@ -1,5 +1,7 @@
 """The written-out gradients against plain autodiff through an unrolled loop of the same equations."""
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -139,3 +141,50 @@ def test_the_gradient_of_a_product_over_all_steps_is_that_of_autodiff(length, ba
         values_and_gradients(lambda *a: [project(*a)], arguments, upstream),
         values_and_gradients(lambda *a: [tf.einsum("tbn,nk->tbk", *a)], arguments, upstream),
     )
+
+
+def copies_in_loops(function, arguments, upstream):
+    """The shapes that a loop of the compiled gradient copies whole at every step."""
+
+    @tf.function(jit_compile=True, autograph=False)
+    def compiled(*arguments):
+        return values_and_gradients(function, list(arguments), upstream)
+
+    text = compiled.experimental_get_compiler_ir(*arguments)(stage="optimized_hlo")
+    computations = dict(re.findall(r"^(?:ENTRY )?%?([\w.-]+) \(.*?\{$(.*?)^\}", text, re.MULTILINE | re.DOTALL))
+    bodies = set(re.findall(r"body=%?([\w.-]+)", text))
+    assert bodies
+    return [shape for body in bodies for shape in re.findall(r"= (\S+?)(?:\{\S*)? copy\(", computations[body])]
+
+
+def test_no_step_of_the_compiled_loops_copies_what_it_writes_into():
+    # At every step XLA once copied the whole array that the backward loop writes its gradients into, twice.
+    rng = np.random.default_rng(4)
+    length, batch_size, source_length, num_units, memory_size, attention_units = 7, 6, 11, 5, 9, 8
+    bound = tf.constant(0.3)
+    lstm = [random(rng, length, batch_size, 4 * num_units), random(rng, 4 * num_units)]
+    lstm.append(random(rng, num_units, 4 * num_units))
+    attention = [
+        lstm[0],
+        random(rng, batch_size, source_length, memory_size),
+        random(rng, batch_size, source_length, attention_units),
+        random(rng, num_units, attention_units),
+        random(rng, attention_units),
+        lstm[2],
+        random(rng, memory_size, 4 * num_units),
+        lstm[1],
+    ]
+    score_bias = tf.zeros([batch_size, source_length])
+
+    def with_attention(projected, values, keys, *weights):
+        memory = AttentionMemory(values, keys, score_bias)
+        return attention_lstm_sequence(projected, memory, AttentionWeights(*weights), None, bound, "linear")[:2]
+
+    outputs, contexts = (random(rng, length, batch_size, width) for width in (num_units, memory_size))
+    cases = [
+        (lambda *a: [lstm_sequence(*a, bound, "linear")], lstm, [outputs]),
+        (with_attention, attention, [outputs, contexts]),
+    ]
+    for function, arguments, upstream in cases:
+        copied = copies_in_loops(function, arguments, upstream)
+        assert not [shape for shape in copied if shape.startswith(f"f32[{length},")]
