@@ -88,7 +88,7 @@ class DataConfig(_Section):
     shorter one, on both sides and anew in every pass; 0.05 to 0.2 helps when there is little text."""
     num_buckets: PositiveInt | None = None
     """Static shapes that training is compiled for, chosen from the lengths of the corpus; by default the fewest with
-    less than 10 % padding."""
+    less than 10 % padding, the room for piece dropout not counted."""
 
 
 class ModelConfig(_Section):

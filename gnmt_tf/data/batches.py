@@ -111,24 +111,24 @@ class BatchStream:
 
     @property
     def padding_share(self) -> float:
-        """Share of the positions in an epoch that hold no piece, or only one of those that piece dropout adds."""
+        """Share of the positions in an epoch that hold no piece, the room for what piece dropout adds included."""
         padded = sum(planned.batch_size * planned.bucket.positions for planned, _ in self._first_epoch)
         real = self.corpus.source.lengths.sum() + self.corpus.target.lengths.sum()
         return 1.0 - float(real) / padded
 
     def _shuffled_epoch(self, epoch: int) -> list[tuple[_Planned, np.ndarray]]:
         """The order of one pass: the shape and the rows of every batch."""
-        random = np.random.default_rng([self.seed, epoch])
+        shuffle = np.random.default_rng([self.seed, epoch]).permutation
         batches = []
         left_over: dict[int, list[np.ndarray]] = {number: [] for number in range(len(self._plan))}
         for number, planned in enumerate(self._plan):
-            rows = random.permutation(np.concatenate([planned.bucket.rows, *left_over[number]]))
+            rows = shuffle(np.concatenate([planned.bucket.rows, *left_over[number]]))
             size = planned.batch_size
             whole = len(rows) if planned.parent is None else len(rows) // size * size
             batches += [(planned, rows[i : min(i + size, whole)]) for i in range(0, whole, size)]
             if planned.parent is not None:
                 left_over[planned.parent].append(rows[whole:])
-        return [batches[i] for i in random.permutation(len(batches))]
+        return [batches[i] for i in shuffle(len(batches))]
 
 
 def _planned(buckets: list[Bucket], number: int, config: DataConfig) -> _Planned:

@@ -38,8 +38,8 @@ class PieceDropout:
 
         Args:
           ids: a sentence as the segmenter cuts it; unknown pieces stay where they are.
-          most: most pieces of the result, at least `len(ids)`. Where all words cut anew would be too many, as many of
-            them as there is room for are, chosen at random.
+          most: most pieces of the result, at least `len(ids)`. Where all words cut anew would be too many, words chosen
+            at random stay as they were until the rest fits.
           source: of the random numbers.
         """
         words = self._words(ids)

@@ -13,8 +13,9 @@ from gnmt_tf.layers.projected_cross_entropy import CrossEntropySums, Labels, pro
 class OutputProjection(keras.layers.Layer):
     """Logits over the target vocabulary.
 
-    Call: `layer(inputs, logit_bound, embeddings=None)` with inputs float [..., num_units]; gives float [...,
-    vocab_size] in [-logit_bound, logit_bound]. Knows nothing of padding.
+    Call: `layer(inputs, logit_bound, embeddings=None)` with inputs float [batch_size, num_units] or
+    [batch_size, length, num_units]; gives float [..., vocab_size] in [-logit_bound, logit_bound]. Knows nothing of
+    padding.
 
     Args:
       vocab_size: pieces in the vocabulary.

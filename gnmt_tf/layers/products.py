@@ -1,8 +1,8 @@
 """The large matrix products of a layer, written so that XLA makes fast programs of them on a CPU.
 
 A product that sums over the first axis of both matrices, as every weight gradient does, runs at half speed there. With
-that axis in two parts, steps and sentences, XLA cannot leave the turning of the smaller matrix to the product: it turns
-it first, which costs little, and the product takes the fast path.
+that axis in two parts, steps and sentences, XLA cannot leave the turning of the inputs to the product: it turns
+them first, which costs little, and the product takes the fast path.
 """
 
 import tensorflow as tf

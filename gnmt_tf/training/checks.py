@@ -1,4 +1,4 @@
-"""What has to hold before a run starts or goes on: each function finds one kind of mistake and raises a UserError.
+"""What has to hold before a run starts or goes on: what does not raises a UserError.
 
 Reads a Config, the model directory and what is in it.
 """
@@ -49,7 +49,7 @@ def check_strategy(config: Config, strategy: tf.distribute.Strategy) -> None:
 
 
 def needed_paths(config: Config) -> tuple[str, str]:
-    """The training files; refuses a config without them, and one whose development files are missing."""
+    """The training files; refuses a config without them, with one development file alone, or with a missing one."""
     data = config.data
     for key, value in (("data.train_source", data.train_source), ("data.train_target", data.train_target)):
         if not value:

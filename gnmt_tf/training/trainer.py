@@ -211,10 +211,11 @@ def _describe(model: TrainableGNMT, stream: BatchStream, output: TextIO) -> None
         f"{size}x{bucket.source_length}+{bucket.target_length}"
         for bucket, size in zip(stream.buckets, stream.batch_sizes, strict=True)
     )
+    padding = "padding and room for piece dropout" if stream.piece_dropout else "padding"
     say(
         output,
         f"{model.count_params():,} parameters, {stream.steps_per_epoch:,} steps a pass, batch shapes {shapes} "
-        f"({stream.padding_share:.0%} padding), each compiled when it first comes.",
+        f"({stream.padding_share:.0%} {padding}), each compiled when it first comes.",
     )
 
 

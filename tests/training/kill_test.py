@@ -69,7 +69,7 @@ def test_a_killed_run_goes_on_as_if_it_had_never_stopped(tmp_path):
 def test_a_run_killed_ten_times_under_the_full_recipe_ends_as_if_it_had_never_stopped(tmp_path):
     corpus, dev = write_corpus(tmp_path, 200), write_corpus(tmp_path, 3, seed=2)
     settings = {
-        "training__num_steps": 70, "training__checkpoint_every_steps": 1, "training__evaluate_every_steps": 8,
+        "training__num_steps": 100, "training__checkpoint_every_steps": 1, "training__evaluate_every_steps": 8,
         "training__dropout": 0.3, "training__label_smoothing": 0.1, "training__accumulate_batches": 2,
         "training__average_decay": 0.9, "training__schedule": "plateau", "training__plateau_patience": 1,
         "training__warmup_steps": 10, "training__keep_best": 2, "training__clip_bound_steps": 30,
@@ -79,7 +79,9 @@ def test_a_run_killed_ten_times_under_the_full_recipe_ends_as_if_it_had_never_st
     overrides = tiny_overrides(corpus, dev, **settings)
     run_to_the_end(tmp_path / "whole", overrides)
     chance = random.Random(11)
-    kills = sum(kill(tmp_path / "killed", overrides, chance.randint(1, 6), chance.uniform(0.0, 0.2)) for _ in range(10))
+    kills = sum(kill(tmp_path / "killed", overrides, chance.randint(1, 6), chance.uniform(0.0, 0.1)) for _ in range(10))
     assert kills == 10
-    run_to_the_end(tmp_path / "killed", overrides)
+    # It has come some way, and does not simply start again.
+    step = int(run_to_the_end(tmp_path / "killed", overrides).split("Continuing after step ")[1].split()[0])
+    assert step >= 10
     assert_same_run(tmp_path / "killed", tmp_path / "whole")
