@@ -5,7 +5,7 @@ Reads a PieceCorpus; gives a `tf.data.Dataset` of Batches that can start at any 
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -76,12 +76,7 @@ class BatchStream:
         (bucket, batch_size, _), rows = self._epoch(epoch)[position]
         cut = None
         if self.piece_dropout is not None:
-            numbers = random.Random(self.seed << 64 | step)
-            dropout = self.piece_dropout
-
-            def cut(sentence: np.ndarray, room: int) -> Sequence[int]:
-                return dropout.cut(sentence.tolist(), room, numbers)
-
+            cut = partial(self.piece_dropout.cut, source=random.Random(self.seed << 64 | step))
         return pad_batch(self.corpus, rows, batch_size, bucket.source_length, bucket.target_length, cut)
 
     def dataset(self, first_batch: int, shares: Sequence[int] = (0,), num_shares: int = 1) -> tf.data.Dataset:
@@ -148,12 +143,12 @@ def pad_batch(
     batch_size: int,
     source_length: int,
     target_length: int,
-    cut: Callable[[np.ndarray, int], Sequence[int]] | None = None,
+    cut: Callable[[Sequence[int], int], Sequence[int]] | None = None,
 ) -> Batch:
     """The pairs at `rows` as one Batch of static shape; missing rows are filled with length 0.
 
     Args:
-      cut: gives the pieces of a sentence anew, no more than there is room for.
+      cut: gives the pieces of a sentence anew, at most so many; see `PieceDropout.cut`.
     """
     source_ids, source_lengths = _pad(corpus.source, rows, batch_size, source_length, cut)
     target_ids, target_lengths = _pad(corpus.target, rows, batch_size, target_length, cut)
@@ -180,12 +175,12 @@ def _pad(
     rows: np.ndarray,
     batch_size: int,
     length: int,
-    cut: Callable[[np.ndarray, int], Sequence[int]] | None,
+    cut: Callable[[Sequence[int], int], Sequence[int]] | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     ids = np.full([batch_size, length], PAD_ID, np.int32)
     lengths = np.zeros([batch_size], np.int32)
     for i, row in enumerate(rows):
-        sentence = pieces[row] if cut is None else cut(pieces[row], length - 1)
+        sentence = pieces[row] if cut is None else cut(pieces[row].tolist(), length - 1)
         ids[i, : len(sentence)] = sentence
         ids[i, len(sentence)] = END_ID
         lengths[i] = len(sentence) + 1

@@ -19,7 +19,7 @@ from gnmt_tf.layers.lstm_sequence import (
     overwritten,
     shift,
     step_array,
-    sum_of_steps,
+    sum_over_steps,
     turned,
     written,
     zero_state,
@@ -221,7 +221,7 @@ def _backward(
         tf.cast(d_score_kernel, weights.score_kernel.dtype),
         product_over_steps(previous_m, d_projected, units_first=True),
         product_over_steps(read, d_projected),
-        sum_of_steps(d_sums),
+        sum_over_steps(d_sums),
     )
 
 

@@ -135,7 +135,11 @@ def lstm_sequence(
         def gradient(d_outputs: tf.Tensor):
             d_sums = _backward(steps, recurrent_kernel, d_outputs, clip_bound, output_activation)
             d_projected = turned(d_sums)
-            return d_projected, sum_of_steps(d_sums), product_over_steps(shift(steps.m), d_projected, units_first=True)
+            return (
+                d_projected,
+                sum_over_steps(d_sums),
+                product_over_steps(shift(steps.m), d_projected, units_first=True),
+            )
 
         return turned(steps.m), gradient
 
@@ -229,7 +233,7 @@ def turned(steps: tf.Tensor) -> tf.Tensor:
     return tf.transpose(steps, [0, 2, 1])
 
 
-def sum_of_steps(d_sums: tf.Tensor) -> tf.Tensor:
+def sum_over_steps(d_sums: tf.Tensor) -> tf.Tensor:
     """Bias gradient: [length, 4 * num_units, batch_size] -> [4 * num_units], summed in float32."""
     return tf.cast(tf.reduce_sum(tf.cast(d_sums, tf.float32), axis=[0, 2]), d_sums.dtype)
 

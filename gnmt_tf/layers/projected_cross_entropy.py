@@ -84,8 +84,6 @@ def _run_slices(
     outputs, label_ids = tf.reshape(outputs, [-1, shape[-1]]), tf.reshape(labels.ids, [-1])
     num_rows = shape[0] * shape[1]
     rounded_kernel = tf.cast(kernel, dtype)
-    # A product that sums over the first axis of both matrices is slow on a CPU; see `products`.
-    turned_outputs = tf.transpose(outputs)
     rows = min(rows_per_slice, num_rows)
     most_slices = -(-num_rows // rows)
     order, place, real = _real_rows_first(labels.lengths, shape[1], most_slices * rows)
@@ -103,7 +101,7 @@ def _run_slices(
         return (
             number + 1,
             CrossEntropySums(*(a + b for a, b in zip(sums, slice_sums, strict=True))),
-            d_kernel + tf.cast(tf.matmul(tf.gather(turned_outputs, chosen, axis=1), rounded), tf.float32),
+            d_kernel + tf.cast(tf.matmul(inputs, rounded, transpose_a=True), tf.float32),
             d_bias + tf.reduce_sum(d_logits, axis=0),
             d_slices.write(number, tf.matmul(rounded, rounded_kernel, transpose_b=True)),
         )

@@ -54,11 +54,11 @@ def test_a_killed_run_goes_on_as_if_it_had_never_stopped(tmp_path):
     corpus, dev = write_corpus(tmp_path, 200), write_corpus(tmp_path, 5, seed=2)
     # A checkpoint at every step, so that many a kill comes in the middle of saving one.
     settings = {
-        "training__num_steps": 60, "training__checkpoint_every_steps": 1, "training__dropout": 0.3,
+        "training__num_steps": 60, "training__checkpoint_every_steps": 1, "training__evaluate_every_steps": 20,
+        "training__dropout": 0.3, "training__jit_compile": True,
         "model__num_encoder_layers": 1, "model__num_decoder_layers": 1,
-        "training__jit_compile": True,
     }  # fmt: skip
-    overrides = tiny_overrides(corpus, dev, **settings | {"training__evaluate_every_steps": 20})
+    overrides = tiny_overrides(corpus, dev, **settings)
     run_to_the_end(tmp_path / "whole", overrides)
     assert kill(tmp_path / "killed", overrides, steps=1, seconds=0.3)
     assert "Continuing after step" in run_to_the_end(tmp_path / "killed", overrides)
