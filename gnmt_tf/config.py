@@ -137,6 +137,10 @@ class TrainingConfig(_Section):
     """Training also ends after this much wall time, summed over restarts."""
     dropout: Fraction = 0.2
     """Share of every layer's inputs that is zeroed in training."""
+    source_dropout: Fraction = 0.0
+    """Share of the source pieces whose whole embedding is zeroed in training (word dropout)."""
+    target_dropout: Fraction = 0.0
+    """The same for the target pieces that the decoder reads."""
     label_smoothing: Fraction = 0.0
     """Share of every target piece's probability that the loss spreads evenly over the vocabulary."""
     gradient_norm: Positive = 5.0

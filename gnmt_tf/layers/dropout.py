@@ -1,6 +1,7 @@
 """Dropout that is a function of (seed, step, place), so that a resumed run drops what the unbroken one would have.
 
-Read by every layer's caller: a `Dropout` says how much to drop at this step; `apply_dropout` does it for one tensor.
+Read by every layer's caller: a `Dropout` says how much to drop at this step; `apply_dropout` and `drop_pieces` do it for
+one tensor.
 """
 
 from typing import NamedTuple
@@ -19,12 +20,15 @@ class Dropout(NamedTuple):
       seed: the run's seed.
       step: scalar int64, the training step.
       replica: scalar int32, which share of the global batch this is; shares are equally large.
+      source_rate, target_rate: share of source and target pieces that the model does not get to see at all.
     """
 
     rate: float
     seed: int
     step: tf.Tensor
     replica: int | tf.Tensor = 0
+    source_rate: float = 0.0
+    target_rate: float = 0.0
 
     def scale(self, shape: list[int | tf.Tensor], place: int, dtype: tf.DType = tf.float32) -> tf.Tensor:
         """A mask that is 0 or 1 / (1 - rate).
@@ -52,10 +56,21 @@ class Dropout(NamedTuple):
 
 def apply_dropout(values: tf.Tensor, dropout: Dropout | None, place: int) -> tf.Tensor:
     """Drops elements of float [length, batch_size, width]; returns `values` as they are when `dropout` is None."""
-    if dropout is None:
+    if dropout is None or not dropout.rate:
         return values
-    shape = [size if size is not None else tf.shape(values)[axis] for axis, size in enumerate(values.shape)]
-    return values * dropout.scale(shape, place, values.dtype)
+    return values * dropout.scale(_shape(values), place, values.dtype)
+
+
+def drop_pieces(values: tf.Tensor, dropout: Dropout | None, rate: float, place: int) -> tf.Tensor:
+    """Drops whole pieces of embeddings [length, batch_size, width] at a rate of their own (word dropout)."""
+    if dropout is None or not rate:
+        return values
+    length, batch_size, _ = _shape(values)
+    return values * dropout._replace(rate=rate).scale([length, batch_size, 1], place, values.dtype)
+
+
+def _shape(values: tf.Tensor) -> list[int | tf.Tensor]:
+    return [size if size is not None else tf.shape(values)[axis] for axis, size in enumerate(values.shape)]
 
 
 def _numbers(size: int | tf.Tensor) -> tf.Tensor:

@@ -13,7 +13,7 @@ from gnmt_tf.config import ModelConfig
 from gnmt_tf.layers.attention_lstm import AttentionLSTM
 from gnmt_tf.layers.attention_sequence import AttentionMemory
 from gnmt_tf.layers.clipping import clip
-from gnmt_tf.layers.dropout import Dropout, apply_dropout
+from gnmt_tf.layers.dropout import Dropout, apply_dropout, drop_pieces
 from gnmt_tf.layers.placement import ONE_DEVICE, Placement
 from gnmt_tf.model.encoder import lstm_layer
 
@@ -21,6 +21,7 @@ FIRST_PLACE = 256
 """Dropout places of the decoder start here; those of the encoder lie below."""
 CONTEXT_PLACE = FIRST_PLACE + 1
 TOP_PLACE = 2 * FIRST_PLACE
+TARGET_PIECES_PLACE = TOP_PLACE + 1
 
 
 class DecoderState(NamedTuple):
@@ -75,8 +76,9 @@ class Decoder(keras.layers.Layer):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """See the class."""
         inputs = tf.transpose(clip(embeddings, clip_bound), [1, 0, 2])
+        inputs = drop_pieces(inputs, dropout, dropout.target_rate if dropout else 0.0, TARGET_PIECES_PLACE)
         context_scale = None
-        if dropout is not None:
+        if dropout is not None and dropout.rate:
             shape = [*(size or tf.shape(inputs)[axis] for axis, size in enumerate(inputs.shape[:2])), self.memory_size]
             context_scale = dropout.scale(shape, CONTEXT_PLACE, inputs.dtype)
         inputs = apply_dropout(inputs, dropout, place=FIRST_PLACE)

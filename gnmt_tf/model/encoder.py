@@ -12,8 +12,11 @@ import tf_keras as keras
 from gnmt_tf.config import ModelConfig
 from gnmt_tf.layers.clipped_lstm import ClippedLSTM
 from gnmt_tf.layers.clipping import clip
-from gnmt_tf.layers.dropout import Dropout, apply_dropout
+from gnmt_tf.layers.dropout import Dropout, apply_dropout, drop_pieces
 from gnmt_tf.layers.placement import ONE_DEVICE, Placement
+
+SOURCE_PIECES_PLACE = 255
+"""Dropout place of the source pieces; those of the layers count up from 0."""
 
 
 def lstm_layer(config: ModelConfig, name: str) -> ClippedLSTM:
@@ -65,7 +68,9 @@ class Encoder(keras.layers.Layer):
     ) -> tf.Tensor:
         """See the class."""
         with self._device(1):
-            inputs = apply_dropout(tf.transpose(clip(embeddings, clip_bound), [1, 0, 2]), dropout, place=0)
+            inputs = tf.transpose(clip(embeddings, clip_bound), [1, 0, 2])
+            inputs = drop_pieces(inputs, dropout, dropout.source_rate if dropout else 0.0, SOURCE_PIECES_PLACE)
+            inputs = apply_dropout(inputs, dropout, place=0)
             backward_inputs = _reverse(inputs, lengths)
             outputs = tf.concat(
                 [

@@ -185,7 +185,8 @@ class TrainableGNMT(GNMT):
         # Every batch drops elements of its own.
         draw = step * training.accumulate_batches + tf.cast(number, step.dtype)
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        dropout = Dropout(training.dropout, training.seed, draw, replica) if training.dropout else None
+        rates = training.dropout, training.source_dropout, training.target_dropout
+        dropout = Dropout(rates[0], training.seed, draw, replica, *rates[1:]) if any(rates) else None
         bounds = self.training_bounds(step)
         with tf.GradientTape() as tape:
             outputs = self.decoder_outputs(data, bounds, dropout, tf.as_dtype(training.compute_dtype))

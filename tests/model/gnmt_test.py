@@ -6,7 +6,7 @@ from gnmt_oracle import Oracle
 
 from gnmt_tf.config import ModelConfig
 from gnmt_tf.data.batch import Batch
-from gnmt_tf.layers.dropout import Dropout
+from gnmt_tf.layers.dropout import Dropout, apply_dropout, drop_pieces
 from gnmt_tf.model.gnmt import GNMT, Bounds
 
 VOCAB_SIZE = 13
@@ -102,6 +102,25 @@ def test_dropout_is_a_function_of_seed_step_and_place():
     for other in (scale(2, 10, 0), scale(1, 11, 0), scale(1, 10, 1)):
         # Independent masks agree on 0.75 ** 2 + 0.25 ** 2 of the elements.
         assert abs((reference == other).mean() - 0.625) < 0.02
+
+
+def test_word_dropout_takes_whole_pieces_from_each_side_at_its_own_rate():
+    values, step = tf.ones([40, 50, 6]), tf.constant(7, tf.int64)
+    dropout = Dropout(0.0, 3, step, source_rate=0.2, target_rate=0.4)
+    np.testing.assert_array_equal(apply_dropout(values, dropout, 0), values)
+    for rate in (dropout.source_rate, dropout.target_rate):
+        dropped = drop_pieces(values, dropout, rate, 1).numpy()
+        assert (dropped == dropped[:, :, :1]).all()
+        assert set(np.unique(dropped)) == {np.float32(0), np.float32(1 / (1 - rate))}
+        assert abs((dropped[:, :, 0] == 0).mean() - rate) < 0.03
+
+
+@pytest.mark.parametrize("side", ["source_rate", "target_rate"])
+def test_word_dropout_of_one_side_changes_what_the_decoder_gives(side):
+    model, batch = make_model(), make_batch()
+    plain = model.decoder_outputs(batch, model.inference_bounds)
+    dropout = Dropout(0.0, 3, tf.constant(0, tf.int64), **{side: 0.5})
+    assert np.abs(model.decoder_outputs(batch, model.inference_bounds, dropout) - plain).max() > 1e-3
 
 
 def test_dropout_leaves_rows_and_columns_alike():
