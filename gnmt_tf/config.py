@@ -190,28 +190,65 @@ class TrainingConfig(_Section):
 
 
 class SearchConfig(_Section):
-    """Beam search (paper, section 7)."""
+    """Beam search (paper, section 7) and its variants."""
 
+    method: Literal["beam", "sample"] = "beam"
+    """Beam search, or `beam_width` independent random samples."""
     beam_width: Annotated[int, pydantic.Field(gt=0, le=1024)] = 8
+    """Hypotheses of a sentence that are kept at every step."""
     length_penalty_weight: NonNegative = 0.2
     """Alpha of eq. 14."""
     coverage_penalty_weight: NonNegative = 0.2
     """Beta of eq. 14."""
     pruning_margin: Positive | None = 3.0
     """The paper's "beamsize", in nats, for both prunings; null turns them off."""
+    early_stopping: bool = True
+    """Whether a search ends as soon as no live hypothesis can win, which changes no result; without, it runs on until
+    the length limit."""
     max_length_factor: Annotated[float, pydantic.Field(gt=0.0, le=100.0)] = 2.0
     max_length_constant: Annotated[int, pydantic.Field(ge=0, le=1_000_000)] = 10
     """A hypothesis ends at factor x source pieces + constant."""
+    min_length: Annotated[int, pydantic.Field(ge=0, le=1_000_000)] = 0
+    """Fewest pieces before `</s>`; the length limit goes before it."""
     n_best: PositiveInt = 1
+    """Hypotheses to give; beyond 1, those with the same text count once."""
+    banned_pieces: tuple[str, ...] = ()
+    """Pieces of the vocabulary that no translation may hold, `<unk>` among them if wanted."""
+    no_repeat_ngram: Annotated[int, pydantic.Field(ge=0, le=100)] = 0
+    """No translation holds the same so many pieces in a row twice; 0 for no such rule."""
+    diverse_groups: PositiveInt = 1
+    """Diverse beam search: the beam is cut into so many groups, searched one after the other at every step."""
+    diversity_strength: NonNegative = 0.5
+    """What a piece costs, in nats, for each time that an earlier group took it at the same step."""
+    temperature: Positive = 1.0
+    """Of sampling: logits are divided by it."""
+    sampling_top_k: PositiveInt | None = None
+    """Sampling chooses among so many most probable pieces; null for all."""
+    sampling_top_p: Annotated[float, pydantic.Field(gt=0.0, le=1.0)] = 1.0
+    """Sampling chooses among the fewest most probable pieces that together have this probability."""
+    seed: Annotated[int, pydantic.Field(ge=0, lt=2**32)] = 1
+    """Of sampling."""
     batch_size: PositiveInt = 32
     """Sentences of similar length decoded together."""
+    batch_tokens: PositiveInt | None = None
+    """Most source positions decoded together, padding counted, beside `batch_size`; null for no such limit."""
     max_source_pieces: Annotated[int, pydantic.Field(gt=1, le=1_000_000)] = 1024
     """Longer sources are cut, and the result is flagged `truncated`."""
+    long_lines: Literal["cut", "split"] = "cut"
+    """What becomes of longer sources: `split` cuts them at the ends of sentences first."""
+    jit_compile: bool = False
+    """Whether the search is compiled by XLA, once for each of a few source lengths."""
 
     @pydantic.model_validator(mode="after")
-    def _n_best_fits(self) -> "SearchConfig":
+    def _settings_go_together(self) -> "SearchConfig":
         if self.n_best > self.beam_width:
             raise ValueError(f"search.n_best ({self.n_best}) at most search.beam_width ({self.beam_width})")
+        if self.beam_width % self.diverse_groups:
+            raise ValueError(
+                f"search.beam_width ({self.beam_width}) a multiple of search.diverse_groups ({self.diverse_groups})"
+            )
+        if self.diverse_groups > 1 and self.method == "sample":
+            raise ValueError("search.diverse_groups 1 when search.method is sample")
         return self
 
 

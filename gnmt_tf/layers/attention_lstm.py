@@ -4,7 +4,7 @@ Reads target embeddings and the encoder's memory; gives the layer's outputs and 
 reads.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 import tf_keras as keras
@@ -14,27 +14,11 @@ from gnmt_tf.layers.attention_sequence import (
     AttentionMemory,
     AttentionSequence,
     AttentionWeights,
-    attend,
     attention_lstm_sequence,
 )
 from gnmt_tf.layers.clipped_lstm import ClippedLSTM
 from gnmt_tf.layers.initializers import uniform
 from gnmt_tf.layers.products import project
-
-
-class AttentionStep(NamedTuple):
-    """One decoding step of the bottom layer.
-
-    Fields:
-      c, m: float [batch_size, num_units].
-      context: float [batch_size, memory_size].
-      attention_probs: float [batch_size, source_length].
-    """
-
-    c: tf.Tensor
-    m: tf.Tensor
-    context: tf.Tensor
-    attention_probs: tf.Tensor
 
 
 class AttentionLSTM(keras.layers.Layer):
@@ -114,13 +98,18 @@ class AttentionLSTM(keras.layers.Layer):
             self.lstm.output_activation,
         )
 
-    def step(
-        self, embeddings: tf.Tensor, c: tf.Tensor, m: tf.Tensor, memory: AttentionMemory, clip_bound: tf.Tensor | float
-    ) -> AttentionStep:
-        """One step: embeddings [batch_size, embedding_size], c and m [batch_size, num_units]."""
-        context, probs, _ = attend(tf.matmul(m, self.query_kernel), self.score_kernel, memory)
-        c, m = self.lstm.step(tf.concat([embeddings, context], axis=-1), c, m, clip_bound)
-        return AttentionStep(c, m, context, probs)
+    def probabilities(self, queries: tf.Tensor, keys: tf.Tensor, score_bias: tf.Tensor) -> tf.Tensor:
+        """Eq. 4 for one step of several hypotheses of each sentence, up to the context.
+
+        Args:
+          queries: float [batch_size, beam_width, attention_units], the bottom layer's outputs through `query_kernel`.
+          keys, score_bias: of the sentences' AttentionMemory.
+
+        Returns:
+          float [batch_size, beam_width, source_length].
+        """
+        hidden = tf.tanh(keys[:, None] + queries[:, :, None])
+        return tf.nn.softmax(tf.linalg.matvec(hidden, self.score_kernel) + score_bias[:, None])
 
     def get_config(self) -> dict[str, Any]:
         """Arguments that rebuild the layer."""

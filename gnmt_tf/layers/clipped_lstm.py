@@ -60,11 +60,22 @@ class ClippedLSTM(keras.layers.Layer):
         return lstm_sequence(project(inputs, self.kernel), bias, recurrent_kernel, clip_bound, self.output_activation)
 
     def step(
-        self, inputs: tf.Tensor, c: tf.Tensor, m: tf.Tensor, clip_bound: tf.Tensor | float
+        self, inputs: tf.Tensor, state: tuple[tf.Tensor, tf.Tensor], further_sums: tf.Tensor, clip_bound: tf.Tensor | float
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """One step: inputs [batch_size, input_size], c and m [batch_size, num_units] -> the new c and m."""
-        sums = project(inputs, self.kernel) + self.bias + tf.matmul(m, self.recurrent_kernel)
-        step = cell_step(sums, c, clip_bound, self.output_activation, units_axis=1)
+        """One step.
+
+        Args:
+          inputs: float [rows, n], which meet the first n rows of the kernel.
+          state: c and m, float [rows, num_units].
+          further_sums: float [rows, 4 * num_units], what the rest of the inputs give with the rest of the kernel.
+          clip_bound: scalar delta of eq. 10.
+
+        Returns:
+          The new c and m.
+        """
+        c, m = state
+        sums = tf.matmul(inputs, self.kernel[: inputs.shape[-1]]) + tf.matmul(m, self.recurrent_kernel)
+        step = cell_step(sums + self.bias + further_sums, c, clip_bound, self.output_activation, units_axis=1)
         return step.c, step.m
 
     def get_config(self) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from gnmt_tf.layers.random_bits import mix
+
 PLACES_PER_STEP = 1024
 """Upper bound on the tensors that are dropped in one step; keeps the random streams of steps apart."""
 
@@ -41,7 +43,7 @@ class Dropout(NamedTuple):
           dtype: of the mask.
         """
         stream = tf.cast(self.step, tf.uint32) * PLACES_PER_STEP + place
-        key = _mix(_mix(stream) + tf.constant(self.seed & 0xFFFFFFFF, tf.uint32))
+        key = mix(mix(stream) + tf.constant(self.seed & 0xFFFFFFFF, tf.uint32))
         # A hash of the element's number: a counter-based generator with few rounds, which a compiler fuses into the
         # product that uses the mask. The generators of tf.random cost more than the layers they would serve.
         length, batch_size, width = (tf.cast(size, tf.uint32) for size in shape)
@@ -49,7 +51,7 @@ class Dropout(NamedTuple):
         rows = tf.cast(self.replica, tf.uint32) * batch_size + _numbers(shape[1])
         positions = rows * length + _numbers(shape[0])[:, None]
         elements = positions[:, :, None] * width + _numbers(shape[2])
-        bits = _mix(elements + key)
+        bits = mix(elements + key)
         threshold = tf.constant(min(round(self.rate * 2**32), 2**32 - 1), tf.uint32)
         return tf.cast(bits >= threshold, dtype) / tf.cast(1.0 - self.rate, dtype)
 
@@ -75,10 +77,3 @@ def _shape(values: tf.Tensor) -> list[int | tf.Tensor]:
 
 def _numbers(size: int | tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.range(size), tf.uint32)
-
-
-def _mix(bits: tf.Tensor) -> tf.Tensor:
-    """A bijection of uint32 in which every input bit moves every output bit (multiply and xor-shift, two rounds)."""
-    bits = (bits ^ tf.bitwise.right_shift(bits, tf.constant(16, tf.uint32))) * tf.constant(0x7FEB352D, tf.uint32)
-    bits = (bits ^ tf.bitwise.right_shift(bits, tf.constant(15, tf.uint32))) * tf.constant(0x846CA68B, tf.uint32)
-    return bits ^ tf.bitwise.right_shift(bits, tf.constant(16, tf.uint32))

@@ -41,7 +41,11 @@ class OutputProjection(keras.layers.Layer):
 
     def call(self, inputs: tf.Tensor, logit_bound: tf.Tensor | float, embeddings: tf.Tensor | None = None) -> tf.Tensor:
         """See the class."""
-        return tf.clip_by_value(project(inputs, self.kernel(embeddings)) + self.bias, -logit_bound, logit_bound)
+        if self.tied and inputs.shape.rank == 2:
+            sums = tf.matmul(inputs, embeddings, transpose_b=True)
+        else:
+            sums = project(inputs, self.kernel(embeddings))
+        return tf.clip_by_value(sums + self.bias, -logit_bound, logit_bound)
 
     def cross_entropy(
         self, inputs: tf.Tensor, labels: Labels, logit_bound: tf.Tensor | float, embeddings: tf.Tensor | None = None

@@ -12,9 +12,11 @@ import tf_keras as keras
 from gnmt_tf.config import ModelConfig
 from gnmt_tf.layers.attention_lstm import AttentionLSTM
 from gnmt_tf.layers.attention_sequence import AttentionMemory
+from gnmt_tf.layers.clipped_lstm import ClippedLSTM
 from gnmt_tf.layers.clipping import clip
 from gnmt_tf.layers.dropout import Dropout, apply_dropout, drop_pieces
 from gnmt_tf.layers.placement import ONE_DEVICE, Placement
+from gnmt_tf.layers.products import project
 from gnmt_tf.model.encoder import lstm_layer
 
 FIRST_PLACE = 256
@@ -25,14 +27,64 @@ TARGET_PIECES_PLACE = TOP_PLACE + 1
 
 
 class DecoderState(NamedTuple):
-    """Everything a hypothesis carries from step to step: c and m, float [batch_size, num_layers, num_units]."""
+    """Everything a hypothesis carries from step to step: c and m, float [rows, num_layers, num_units]."""
 
     c: tf.Tensor
     m: tf.Tensor
 
 
+class DecoderMemory(NamedTuple):
+    """What the steps of a search read of each source sentence.
+
+    Fields:
+      keys: float [batch_size, source_length, attention_units], as in AttentionMemory.
+      score_bias: float [batch_size, source_length], as in AttentionMemory.
+      context_sums: float [batch_size, source_length, num_layers * 4 * num_units], the memory's values through the part
+        of each layer's kernel that meets the context. The context is a weighted mean of values, and a layer's product
+        with it the same mean of these: for a few source pieces that is far less work at each step than the product.
+    """
+
+    keys: tf.Tensor
+    score_bias: tf.Tensor
+    context_sums: tf.Tensor
+
+
+class Rows(NamedTuple):
+    """Which hypotheses of a batch of sentences a step is made for.
+
+    A sentence has a fixed number of slots for hypotheses, its beam width. Only filled slots need a row.
+
+    Fields:
+      slots: int32 [rows], the slot of each row, counted through all sentences.
+      row_of_slot: int32 [batch_size, beam_width], the row of each slot; any row at a slot that has none.
+    """
+
+    slots: tf.Tensor
+    row_of_slot: tf.Tensor
+
+    def by_slot(self, values: tf.Tensor) -> tf.Tensor:
+        """[rows, n] -> [batch_size, beam_width, n]; any values at slots without a row."""
+        return tf.gather(values, self.row_of_slot)
+
+    def by_row(self, values: tf.Tensor) -> tf.Tensor:
+        """[batch_size, beam_width, n] -> [rows, n]."""
+        return tf.gather(tf.reshape(values, [-1, values.shape[-1]]), self.slots)
+
+
+def one_row_each(batch_size: int | tf.Tensor) -> Rows:
+    """One hypothesis of every sentence."""
+    slots = tf.range(batch_size)
+    return Rows(slots, slots[:, None])
+
+
 class DecoderStep(NamedTuple):
-    """One step: outputs [batch_size, num_units], the new state, attention_probs [batch_size, source_length]."""
+    """One step.
+
+    Fields:
+      outputs: float [rows, num_units].
+      state: after the step, of the same rows.
+      attention_probs: float [batch_size, beam_width, source_length].
+    """
 
     outputs: tf.Tensor
     state: DecoderState
@@ -94,28 +146,47 @@ class Decoder(keras.layers.Layer):
         outputs = apply_dropout(outputs, dropout, place=TOP_PLACE)
         return tf.transpose(outputs, [1, 0, 2]), tf.transpose(bottom.attention_probs, [1, 0, 2])
 
-    def initial_state(self, batch_size: int | tf.Tensor, dtype: tf.DType = tf.float32) -> DecoderState:
+    def initial_state(self, num_rows: int | tf.Tensor, dtype: tf.DType = tf.float32) -> DecoderState:
         """The zero state. The paper does not carry the encoder's last state over: the attention alone joins them."""
-        zeros = tf.zeros([batch_size, self.config.num_decoder_layers, self.config.num_units], dtype)
+        zeros = tf.zeros([num_rows, self.config.num_decoder_layers, self.config.num_units], dtype)
         return DecoderState(zeros, zeros)
 
+    def start(self, memory: AttentionMemory) -> DecoderMemory:
+        """What `step` reads of the sentences, from the encoder's memory."""
+        sums = []
+        for number, layer in enumerate(self._lstms, start=1):
+            with self._device(number):
+                sums.append(project(memory.values, layer.kernel[-self.memory_size :]))
+        return DecoderMemory(memory.keys, memory.score_bias, tf.concat(sums, axis=-1))
+
     def step(
-        self, embeddings: tf.Tensor, state: DecoderState, memory: AttentionMemory, clip_bound: tf.Tensor | float
+        self,
+        embeddings: tf.Tensor,
+        state: DecoderState,
+        memory: DecoderMemory,
+        rows: Rows,
+        clip_bound: tf.Tensor | float,
     ) -> DecoderStep:
-        """One step without dropout: embeddings float [batch_size, embedding_size]."""
+        """One step without dropout: embeddings float [rows, embedding_size], the state of the same rows."""
         previous = list(zip(tf.unstack(state.c, axis=1), tf.unstack(state.m, axis=1), strict=True))
+        bottom = self.bottom_layer
         with self._device(1):
-            bottom = self.bottom_layer.step(clip(embeddings, clip_bound), *previous[0], memory, clip_bound)
-        states = [(bottom.c, bottom.m)]
-        outputs = bottom.m
-        for number, layer in enumerate(self.upper_layers, start=2):
+            queries = rows.by_slot(tf.matmul(previous[0][1], bottom.query_kernel))
+            probs = bottom.probabilities(queries, memory.keys, memory.score_bias)
+            context_sums = tf.split(rows.by_row(tf.matmul(probs, memory.context_sums)), len(previous), axis=-1)
+        states: list[tuple[tf.Tensor, tf.Tensor]] = []
+        outputs = clip(embeddings, clip_bound)
+        for number, layer in enumerate(self._lstms, start=1):
             below = outputs
             with self._device(number):
-                read = tf.concat([below, bottom.context], axis=-1)
-                states.append(layer.step(read, *previous[number - 1], clip_bound))
+                states.append(layer.step(below, previous[number - 1], context_sums[number - 1], clip_bound))
                 outputs = self._residual(states[-1][1], below, number, clip_bound)
         c, m = (tf.stack(values, axis=1) for values in zip(*states, strict=True))
-        return DecoderStep(outputs, DecoderState(c, m), bottom.attention_probs)
+        return DecoderStep(outputs, DecoderState(c, m), probs)
+
+    @property
+    def _lstms(self) -> list[ClippedLSTM]:
+        return [self.bottom_layer.lstm, *self.upper_layers]
 
     def _device(self, number: int) -> contextlib.AbstractContextManager[Any]:
         return self._placement.device(f"decoder/{number}")

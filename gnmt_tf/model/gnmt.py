@@ -1,7 +1,7 @@
 """GNMT as a Keras model: embeddings, encoder, decoder, output projection (paper, section 3).
 
 Reads a Batch in training (`call`), or source ids and then one target piece after the other in the search (`encode`,
-`initial_state`, `decode_step`); gives logits.
+`start`, `initial_state`, `decode_step`); gives logits.
 """
 
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from gnmt_tf.layers.dropout import Dropout
 from gnmt_tf.layers.initializers import uniform
 from gnmt_tf.layers.output_projection import OutputProjection
 from gnmt_tf.layers.placement import ONE_DEVICE, Placement
-from gnmt_tf.model.decoder import Decoder, DecoderState
+from gnmt_tf.model.decoder import Decoder, DecoderMemory, DecoderState, DecoderStep, Rows, one_row_each
 from gnmt_tf.model.encoder import Encoder
 
 
@@ -29,10 +29,12 @@ class Bounds(NamedTuple):
 
 
 class GNMTStep(NamedTuple):
-    """One decoding step: logits [batch_size, vocab_size], the state after it, and the attention of the step.
+    """One decoding step.
 
     Fields:
-      attention_probs: float [batch_size, source_length].
+      logits: float [rows, vocab_size].
+      state: after the step, of the same rows.
+      attention_probs: float [batch_size, beam_width, source_length].
     """
 
     logits: tf.Tensor
@@ -139,18 +141,34 @@ class GNMT(keras.Model):
         with self._placement.device("decoder/1"):
             return self.decoder.bottom_layer.prepare(outputs, source_lengths)
 
-    def initial_state(self, batch_size: int | tf.Tensor) -> DecoderState:
+    def initial_state(self, num_rows: int | tf.Tensor) -> DecoderState:
         """The decoder's state before the first step."""
-        return self.decoder.initial_state(batch_size)
+        return self.decoder.initial_state(num_rows)
 
-    def decode_step(self, ids: tf.Tensor, state: DecoderState, memory: AttentionMemory) -> GNMTStep:
-        """Feeds one target piece per row: ids int32 [batch_size], the memory of the same rows."""
-        embeddings = tf.gather(self.target_embedding.embeddings, ids)
-        bounds = self.inference_bounds
-        step = self.decoder.step(embeddings, state, memory, bounds.clip_bound)
+    def start(self, memory: AttentionMemory) -> DecoderMemory:
+        """What decoding steps read of the sentences, from `encode`'s memory."""
+        return self.decoder.start(memory)
+
+    def decode_step(
+        self, ids: tf.Tensor, state: DecoderState, memory: DecoderMemory, rows: Rows | None = None
+    ) -> GNMTStep:
+        """Feeds one target piece to each row.
+
+        Args:
+          ids: int32 [rows].
+          state: of the rows.
+          memory: of the sentences, from `start`.
+          rows: which hypotheses these are; by default one of each sentence.
+        """
+        step = self.decoder_step(ids, state, memory, rows or one_row_each(tf.shape(ids)[0]))
         with self._placement.device("output_projection"):
-            logits = self.output_projection(step.outputs, bounds.logit_bound, self.tied_embeddings)
+            logits = self.output_projection(step.outputs, self.inference_bounds.logit_bound, self.tied_embeddings)
         return GNMTStep(logits, step.state, step.attention_probs)
+
+    def decoder_step(self, ids: tf.Tensor, state: DecoderState, memory: DecoderMemory, rows: Rows) -> DecoderStep:
+        """`decode_step` without the output projection."""
+        embeddings = tf.gather(self.target_embedding.embeddings, ids)
+        return self.decoder.step(embeddings, state, memory, rows, self.inference_bounds.clip_bound)
 
     def get_config(self) -> dict[str, Any]:
         """Arguments that rebuild the model."""

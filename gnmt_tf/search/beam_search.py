@@ -1,84 +1,88 @@
 """Portable beam search: eq. 14, both prunings of section 7, in TensorFlow ops that run eagerly, in a graph and in XLA.
 
 Reads the encoder's memory of a batch of sentences; gives the best hypotheses of each. Width 1 is greedy search. Live
-hypotheses stand in `beam_width` slots; one that ends moves to the pool of complete ones. Tokens and parents are kept
-per step and hypotheses are read back from them at the end.
+hypotheses stand in `beam_width` slots a sentence; only filled slots are computed (`rows.py`). Every step keeps pieces,
+parents and what ended there; hypotheses are chosen and read back from that at the end (`history.py`), so that one run
+serves any number of settings of the penalties.
 """
 
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
 from gnmt_tf.config import SearchConfig
 from gnmt_tf.layers.attention_sequence import AttentionMemory
-from gnmt_tf.model.decoder import DecoderState
+from gnmt_tf.model.decoder import Rows
 from gnmt_tf.model.gnmt import GNMTStep
-from gnmt_tf.search.scoring import coverage_penalty, length_penalty
+from gnmt_tf.search.constraints import NO_CONSTRAINTS, Constraints, repeated_pieces
+from gnmt_tf.search.history import BeamResult, Chosen, History, read_back
+from gnmt_tf.search.rows import filled_rows, row_capacities, with_capacity
+from gnmt_tf.search.sampling import sample
+from gnmt_tf.search.scoring import Penalties, coverage_sums, eq_14, length_penalty
 from gnmt_tf.text.vocabulary import END_ID, PAD_ID, START_ID
 
 IMPOSSIBLE = float("-inf")
+COMPACT_BELOW = 0.75
+"""Finished sentences are taken out of the batch once less than this share of it is still searched."""
 
 
 class StepModel(Protocol):
-    """What the search needs of a model."""
+    """What the search needs of a model. States and memories are any nests of tensors.
 
-    def initial_state(self, batch_size: int | tf.Tensor) -> DecoderState:
+    A memory's first axis is that of the sentences, a state's that of the rows.
+    """
+
+    def start(self, memory: Any) -> Any:
+        """What steps read of the sentences, from the encoder's memory."""
+
+    def initial_state(self, num_rows: int | tf.Tensor) -> Any:
         """The state before the first step."""
 
-    def decode_step(self, ids: tf.Tensor, state: DecoderState, memory: AttentionMemory) -> GNMTStep:
+    def decode_step(self, ids: tf.Tensor, state: Any, memory: Any, rows: Rows) -> GNMTStep:
         """One step for rows of ids [rows]."""
 
 
-class BeamResult(NamedTuple):
-    """The best hypotheses of each sentence, best first; rows beyond those that exist have score -inf and length 0.
-
-    Fields:
-      ids: int32 [batch_size, n_best, target_length], `</s>` last, then the pad id; target_length is that of the longest
-        hypothesis, or `max_steps` when that is given.
-      lengths: int32 [batch_size, n_best], `</s>` counted.
-      scores: float [batch_size, n_best], eq. 14.
-      log_probs: float [batch_size, n_best], log P(Y|X).
-      attention_probs: float [batch_size, n_best, target_length, source_length]; source_length is 0 when
-        the attention is not kept.
-      truncated: bool [batch_size, n_best], whether the hypothesis is as long as the length limit lets it be.
-    """
-
-    ids: tf.Tensor
-    lengths: tf.Tensor
-    scores: tf.Tensor
-    log_probs: tf.Tensor
-    attention_probs: tf.Tensor
-    truncated: tf.Tensor
+class _Sentences(NamedTuple):
+    # What belongs to the sentences that are still in the batch. numbers: their places in the whole batch.
+    numbers: tf.Tensor
+    memory: Any
+    source_lengths: tf.Tensor
+    limits: tf.Tensor
+    prefix_ids: tf.Tensor
+    prefix_lengths: tf.Tensor
 
 
 class _Live(NamedTuple):
-    # One slot a hypothesis; log_probs [batch, width] is -inf in an empty slot, ids the piece each slot took last.
+    # One slot a hypothesis, [batch, width]: ids, the piece it took last; log_probs, -inf in an empty slot; rows, where in
+    # the state its own is. accumulated_attention [batch, width, source]; pieces [batch, width, steps], all it took, when
+    # they are needed at every step, else [batch, width, 0].
     ids: tf.Tensor
     log_probs: tf.Tensor
-    state: DecoderState
+    rows: tf.Tensor
     accumulated_attention: tf.Tensor
+    pieces: tf.Tensor
 
 
-class _Complete(NamedTuple):
-    # [batch, width] each, best first: eq. 14, log P, the step that gave `</s>`, and the slot that took that step.
-    scores: tf.Tensor
-    log_probs: tf.Tensor
-    end_steps: tf.Tensor
-    slots: tf.Tensor
+class _Loop(NamedTuple):
+    # failed_step: the step whose logits were not finite, or -1. state: of the rows of the last step. best_scores: [batch,
+    # settings of the penalties, n_best], the best complete hypotheses so far.
+    step: tf.Tensor
+    failed_step: tf.Tensor
+    sentences: _Sentences
+    live: _Live
+    state: Any
+    best_scores: tf.Tensor
+    history: History
 
 
-class _History(NamedTuple):
-    # [steps][batch, width]: the piece and the parent slot of every slot; attention [batch, width, source].
-    ids: tf.TensorArray
-    parent_ids: tf.TensorArray
-    attention_probs: tf.TensorArray
-
-
-class _Choice(NamedTuple):
-    # The best continuations of one step, [batch, width] each.
+class _Taken(NamedTuple):
+    # One step of all rows: the state after it, and by slot the best continuations, [batch, width, k], and the attention.
+    state: Any
     log_probs: tf.Tensor
     ids: tf.Tensor
-    parent_ids: tf.Tensor
+    attention_probs: tf.Tensor
+    finite: tf.Tensor
 
 
 def max_target_length(source_lengths: tf.Tensor, search: SearchConfig) -> tf.Tensor:
@@ -89,11 +93,12 @@ def max_target_length(source_lengths: tf.Tensor, search: SearchConfig) -> tf.Ten
 
 def beam_search(
     model: StepModel,
-    memory: AttentionMemory,
+    memory: AttentionMemory | Any,
     source_lengths: tf.Tensor,
     search: SearchConfig,
     max_steps: int | None = None,
     keep_attention: bool = True,
+    constraints: Constraints = NO_CONSTRAINTS,
 ) -> BeamResult:
     """Finds the `search.n_best` best hypotheses of each sentence.
 
@@ -102,164 +107,294 @@ def beam_search(
       memory: of the batch, from `model.encode`.
       source_lengths: int32 [batch_size], at least 1.
       search: width, penalties, pruning, limits.
-      max_steps: steps of the loop; needed under XLA, else the longest limit in the batch.
+      max_steps: steps of the loop, given when shapes have to be static, as XLA needs them. Rows are then computed in a
+        few fixed numbers instead of exactly as many as there are, and finished sentences stay in the batch.
       keep_attention: whether the result holds the attention of every step, which takes memory for all of them.
+      constraints: what the hypotheses have to start with, and what they may not hold.
     """
-    width = search.beam_width
-    limits = max_target_length(source_lengths, search)
-    most_steps = tf.reduce_max(limits) if max_steps is None else max_steps
-    limits = tf.minimum(limits, most_steps)
-    rows = AttentionMemory(*(tf.repeat(value, width, axis=0) for value in memory))
-
-    def keep_going(step: tf.Tensor, live: _Live, *_) -> tf.Tensor:
-        return (step < most_steps) & tf.reduce_any(live.log_probs > IMPOSSIBLE)
-
-    def advance(step: tf.Tensor, live: _Live, complete: _Complete, history: _History):
-        taken = model.decode_step(tf.reshape(live.ids, [-1]), live.state, rows)
-        probs = _by_sentence(taken.attention_probs, width)
-        log_probs = _allowed_log_probs(_by_sentence(taken.logits, width), step, limits, search.pruning_margin)
-        choice = _best_continuations(live.log_probs, log_probs)
-        history = _History(
-            history.ids.write(step, choice.ids),
-            history.parent_ids.write(step, choice.parent_ids),
-            history.attention_probs.write(step, probs if keep_attention else probs[:, :, :0]),
-        )
-        attention = tf.gather(live.accumulated_attention + probs, choice.parent_ids, batch_dims=1)
-        complete = _add_complete(complete, choice, step, attention, source_lengths, search)
-        ended = choice.ids == END_ID
-        alive = tf.where(ended, IMPOSSIBLE, choice.log_probs)
-        alive = tf.where(_can_win(alive, complete, limits, search)[:, None], alive, IMPOSSIBLE)
-        parents = tf.reshape(choice.parent_ids + width * tf.range(tf.shape(alive)[0])[:, None], [-1])
-        state = DecoderState(*(tf.gather(value, parents) for value in taken.state))
-        return step + 1, _Live(choice.ids, alive, state, attention), complete, history
-
-    start = _start(model, memory, search, most_steps, keep_attention)
-    _, _, complete, history = tf.while_loop(keep_going, advance, (0, *start), maximum_iterations=most_steps)
-    return _read_back(complete, history, limits, search.n_best, max_steps)
+    penalties = [Penalties(search.length_penalty_weight, search.coverage_penalty_weight)]
+    return beam_search_grid(model, memory, source_lengths, search, penalties, max_steps, keep_attention, constraints)[0]
 
 
-def _start(
+def beam_search_grid(
     model: StepModel,
-    memory: AttentionMemory,
-    search: SearchConfig,
-    max_steps: int | tf.Tensor,
-    keep_attention: bool,
-) -> tuple[_Live, _Complete, _History]:
-    batch_size = memory.values.shape[0] or tf.shape(memory.values)[0]
-    source_length = memory.values.shape[1] or tf.shape(memory.values)[1]
-    width = search.beam_width
-    shape = [batch_size, width]
-    # All slots hold the same empty hypothesis, so only the first may speak at the first step.
-    first = tf.one_hot(0, width, on_value=0.0, off_value=IMPOSSIBLE)
-    live = _Live(
-        tf.fill(shape, START_ID),
-        tf.tile(first[None, :], [batch_size, 1]),
-        model.initial_state(batch_size * width),
-        tf.zeros([batch_size, width, source_length]),
-    )
-    complete = _Complete(
-        tf.fill(shape, IMPOSSIBLE), tf.fill(shape, IMPOSSIBLE), tf.zeros(shape, tf.int32), tf.zeros(shape, tf.int32)
-    )
-    static = [memory.values.shape[0], width]
-    history = _History(
-        tf.TensorArray(tf.int32, max_steps, element_shape=static),
-        tf.TensorArray(tf.int32, max_steps, element_shape=static),
-        tf.TensorArray(tf.float32, max_steps, element_shape=[*static, memory.values.shape[1] if keep_attention else 0]),
-    )
-    return live, complete, history
-
-
-def _by_sentence(values: tf.Tensor, width: int) -> tf.Tensor:
-    return tf.reshape(values, tf.concat([[-1, width], tf.shape(values)[1:]], axis=0))
-
-
-def _allowed_log_probs(
-    logits: tf.Tensor, step: tf.Tensor, limits: tf.Tensor, pruning_margin: float | None
-) -> tf.Tensor:
-    """Log-probabilities [batch, width, vocab] with what may not follow set to -inf."""
-    log_probs = tf.nn.log_softmax(logits)
-    vocab_size = tf.shape(logits)[-1]
-    ids = tf.range(vocab_size)
-    never = (ids == PAD_ID) | (ids == START_ID)
-    pruned = tf.where(never, IMPOSSIBLE, log_probs)
-    if pruning_margin is not None:
-        # First pruning. "The best token" is that of the same hypothesis: its own distribution says what is unlikely.
-        best = tf.reduce_max(pruned, axis=-1, keepdims=True)
-        pruned = tf.where(pruned >= best - pruning_margin, pruned, IMPOSSIBLE)
-    # At its limit a hypothesis ends, and pays for `</s>` what the model asks, whether pruned or not.
-    only_end = tf.where(ids == END_ID, log_probs, IMPOSSIBLE)
-    return tf.where((step + 1 >= limits)[:, None, None], only_end, pruned)
-
-
-def _best_continuations(live_log_probs: tf.Tensor, log_probs: tf.Tensor) -> _Choice:
-    width, vocab_size = live_log_probs.shape[1], tf.shape(log_probs)[-1]
-    candidates = tf.reshape(live_log_probs[:, :, None] + log_probs, [-1, width * vocab_size])
-    # Among equals top_k takes the lower index: the lower slot, then the lower id.
-    values, indices = tf.math.top_k(candidates, width)
-    return _Choice(values, indices % vocab_size, indices // vocab_size)
-
-
-def _add_complete(
-    complete: _Complete,
-    choice: _Choice,
-    step: tf.Tensor,
-    accumulated_attention: tf.Tensor,
+    memory: AttentionMemory | Any,
     source_lengths: tf.Tensor,
     search: SearchConfig,
-) -> _Complete:
-    """The pool with this step's ended hypotheses, the second pruning applied."""
-    coverage = coverage_penalty(accumulated_attention, source_lengths, search.coverage_penalty_weight)
-    scores = choice.log_probs / length_penalty(step + 1, search.length_penalty_weight) + coverage
-    scores = tf.where((choice.ids == END_ID) & (choice.log_probs > IMPOSSIBLE), scores, IMPOSSIBLE)
-    new = _Complete(scores, choice.log_probs, tf.fill(tf.shape(choice.ids), step), choice.parent_ids)
-    both = [tf.concat(pair, axis=1) for pair in zip(complete, new, strict=True)]
-    best, order = tf.math.top_k(both[0], search.beam_width)
-    if search.pruning_margin is not None:
-        best = tf.where(best >= best[:, :1] - search.pruning_margin, best, IMPOSSIBLE)
-    return _Complete(best, *(tf.gather(values, order, batch_dims=1) for values in both[1:]))
+    penalties: Sequence[Penalties],
+    max_steps: int | None = None,
+    keep_attention: bool = True,
+    constraints: Constraints = NO_CONSTRAINTS,
+) -> list[BeamResult]:
+    """As `beam_search` for each of several settings of the penalties, in one run.
 
-
-def _can_win(alive: tf.Tensor, complete: _Complete, limits: tf.Tensor, search: SearchConfig) -> tf.Tensor:
-    """Whether a live hypothesis of each sentence [batch] may still enter the n best.
-
-    Log P only falls and the penalty divides it by at most lp(limit), while coverage adds at most 0.
+    The live hypotheses do not depend on the penalties, only which complete one is best and when that is certain. So the
+    run goes on until it is certain for all, and each result is that of a run of its own.
     """
-    bound = tf.reduce_max(alive, axis=1) / length_penalty(limits, search.length_penalty_weight)
-    to_beat = complete.scores[:, search.n_best - 1]
-    if search.pruning_margin is not None:
-        to_beat = tf.maximum(to_beat, complete.scores[:, 0] - search.pruning_margin)
-    return bound > to_beat
+    run = _Run(model, source_lengths, search, penalties, max_steps, keep_attention, constraints)
+    loop = run(model.start(memory))
+    margin = None if run.samples else search.pruning_margin
+    return [
+        read_back(loop.history, loop.step, run.limits, setting, search.n_best, margin, max_steps, loop.failed_step)
+        for setting in penalties
+    ]
 
 
-def _read_back(
-    complete: _Complete, history: _History, limits: tf.Tensor, n_best: int, max_steps: int | None
-) -> BeamResult:
-    """Follows the parents of the best complete hypotheses from their ends to the start."""
-    scores, log_probs, end_steps, slots = (values[:, :n_best] for values in complete)
-    exists = scores > IMPOSSIBLE
-    lengths = tf.where(exists, end_steps + 1, 0)
-    steps = tf.reduce_max(lengths) if max_steps is None else max_steps
-    ids, parent_ids, attention = (array.stack() for array in history)
+class _Run:
+    """One search: what does not change from step to step, and the step."""
 
-    def back(step: tf.Tensor, slots: tf.Tensor, out_ids: tf.TensorArray, out_probs: tf.TensorArray):
-        at_end, before = step == end_steps, step < end_steps
-        taken = tf.where(at_end, END_ID, tf.gather(ids[step], slots, batch_dims=1))
-        taken = tf.where(exists & (before | at_end), taken, PAD_ID)
-        slots = tf.where(before, tf.gather(parent_ids[step], slots, batch_dims=1), slots)
-        probs = tf.gather(attention[step], slots, batch_dims=1)
-        probs = tf.where((exists & (before | at_end))[:, :, None], probs, 0.0)
-        return step - 1, slots, out_ids.write(step, taken), out_probs.write(step, probs)
+    def __init__(
+        self,
+        model: StepModel,
+        source_lengths: tf.Tensor,
+        search: SearchConfig,
+        penalties: Sequence[Penalties],
+        max_steps: int | None,
+        keep_attention: bool,
+        constraints: Constraints,
+    ):
+        self.model, self.search, self.penalties = model, search, penalties
+        self.source_lengths, self.constraints, self.keep_attention = source_lengths, constraints, keep_attention
+        self.width = search.beam_width
+        self.is_static = max_steps is not None
+        limits = max_target_length(source_lengths, search)
+        self.most_steps = tf.reduce_max(limits) if max_steps is None else max_steps
+        self.limits = tf.minimum(limits, self.most_steps)
+        self.batch_size = source_lengths.shape[0] or tf.shape(source_lengths)[0]
+        self.samples = search.method == "sample"
+        self.num_groups = self.width if self.samples else search.diverse_groups
 
-    out_ids = tf.TensorArray(tf.int32, steps, element_shape=slots.shape)
-    out_probs = tf.TensorArray(tf.float32, steps, element_shape=[*slots.shape, attention.shape[-1]])
-    *_, out_ids, out_probs = tf.while_loop(
-        lambda step, *_: step >= 0, back, (steps - 1, slots, out_ids, out_probs), maximum_iterations=steps
-    )
-    return BeamResult(
-        tf.transpose(out_ids.stack(), [1, 2, 0]),
-        lengths,
-        scores,
-        tf.where(exists, log_probs, IMPOSSIBLE),
-        tf.transpose(out_probs.stack(), [1, 2, 0, 3]),
-        exists & (lengths >= limits[:, None]),
-    )
+    def __call__(self, memory: Any) -> _Loop:
+        start = self._start(memory)
+        invariants = None if self.is_static else _any_batch(start)
+        return _Loop(
+            *tf.while_loop(
+                lambda *loop: self._goes_on(_Loop(*loop)),
+                lambda *loop: self._advance(_Loop(*loop)),
+                start,
+                shape_invariants=invariants,
+                maximum_iterations=self.most_steps,
+            )
+        )
+
+    def _start(self, memory: Any) -> _Loop:
+        shape = [self.batch_size, self.width]
+        source_length = tf.nest.flatten(memory)[0].shape[1] or tf.shape(tf.nest.flatten(memory)[0])[1]
+        # All slots hold the same empty hypothesis, so only the first of each group may speak at the first step.
+        is_first = tf.range(self.width) % (self.width // self.num_groups) == 0
+        first = tf.where(is_first, 0.0, IMPOSSIBLE)
+        prefix_ids, prefix_lengths = self.constraints.prefix(self.batch_size)
+        sentences = _Sentences(
+            tf.range(self.batch_size), memory, self.source_lengths, self.limits, prefix_ids, prefix_lengths
+        )
+        live = _Live(
+            tf.fill(shape, START_ID),
+            tf.tile(first[None, :], [self.batch_size, 1]),
+            tf.tile(tf.range(self.batch_size)[:, None], [1, self.width]),
+            tf.zeros([*shape, source_length]),
+            tf.fill([*shape, self.most_steps if self.search.no_repeat_ngram else 0], PAD_ID),
+        )
+        # With static shapes a state has as many rows as there may ever be.
+        num_rows = self.batch_size * self.width if self.is_static else self.batch_size
+        kept_source_length = (live.accumulated_attention.shape[2] if self.keep_attention else 0)
+        static = [self.source_lengths.shape[0], self.width]
+        return _Loop(
+            tf.constant(0),
+            tf.constant(-1),
+            sentences,
+            live,
+            self.model.initial_state(num_rows),
+            tf.fill([self.batch_size, len(self.penalties), self.search.n_best], IMPOSSIBLE),
+            History.empty(self.most_steps, static, kept_source_length),
+        )
+
+    def _goes_on(self, loop: _Loop) -> tf.Tensor:
+        alive = tf.reduce_any(loop.live.log_probs > IMPOSSIBLE)
+        return (loop.step < self.most_steps) & alive & (loop.failed_step < 0)
+
+    def _advance(self, loop: _Loop) -> _Loop:
+        step, sentences, live = loop.step, loop.sentences, loop.live
+        rows = filled_rows(live.log_probs > IMPOSSIBLE, self.is_static)
+        taken = self._take(loop, rows)
+        choice = self._choose(live.log_probs, taken)
+        attention = tf.gather(live.accumulated_attention + taken.attention_probs, choice.parent_ids, batch_dims=1)
+        ended = (choice.ids == END_ID) & (choice.log_probs > IMPOSSIBLE)
+        complete_log_probs = tf.where(ended, choice.log_probs, IMPOSSIBLE)
+        coverage = coverage_sums(attention, sentences.source_lengths)
+        history = loop.history.write(
+            step,
+            choice,
+            complete_log_probs,
+            coverage,
+            taken.attention_probs if self.keep_attention else tf.zeros([tf.shape(ended)[0], self.width, 0]),
+            None if self.is_static else (sentences.numbers, self.batch_size),
+        )
+        best_scores = self._best_scores(loop.best_scores, complete_log_probs, coverage, step + 1)
+        alive = tf.where(ended, IMPOSSIBLE, choice.log_probs)
+        if self.search.early_stopping and not self.samples:
+            can_win = self._can_win(alive, best_scores, sentences.limits)
+            alive = tf.where(can_win[:, None], alive, IMPOSSIBLE)
+        next_live = _Live(
+            choice.ids,
+            alive,
+            tf.gather(rows.row_of_slot, choice.parent_ids, batch_dims=1),
+            attention,
+            self._next_pieces(live.pieces, choice, step),
+        )
+        failed_step = tf.where(taken.finite, -1, step)
+        if not self.is_static:
+            sentences, next_live, best_scores = self._without_finished(sentences, next_live, best_scores)
+        return _Loop(step + 1, failed_step, sentences, next_live, taken.state, best_scores, history)
+
+    def _take(self, loop: _Loop, rows: Rows) -> _Taken:
+        """The model's step for the rows, in the smallest of a few static numbers of rows when shapes are static."""
+        if not self.is_static:
+            return self._take_rows(loop, rows)
+        most = rows.slots.shape[0]
+        capacities = row_capacities(most)
+        num_rows = tf.reduce_sum(tf.cast(loop.live.log_probs > IMPOSSIBLE, tf.int32))
+        # Capacities fall, and the one to take is the last that is large enough.
+        index = tf.reduce_sum(tf.cast(tf.constant(capacities) >= num_rows, tf.int32)) - 1
+
+        def branch(capacity: int):
+            taken = self._take_rows(loop, with_capacity(rows, capacity))
+            padding = [[0, most - capacity]]
+            state = tf.nest.map_structure(lambda v: tf.pad(v, padding + [[0, 0]] * (v.shape.rank - 1)), taken.state)
+            return taken._replace(state=state)
+
+        return tf.switch_case(index, [lambda c=capacity: branch(c) for capacity in capacities])
+
+    def _take_rows(self, loop: _Loop, rows: Rows) -> _Taken:
+        live, sentences = loop.live, loop.sentences
+        parents = tf.gather(tf.reshape(live.rows, [-1]), rows.slots)
+        state = tf.nest.map_structure(lambda values: tf.gather(values, parents), loop.state)
+        ids = tf.gather(tf.reshape(live.ids, [-1]), rows.slots)
+        taken = self.model.decode_step(ids, state, sentences.memory, rows)
+        log_probs, ids, finite = self._continuations(taken.logits, rows, loop)
+        filled = live.log_probs > IMPOSSIBLE
+        return _Taken(
+            taken.state,
+            tf.where(filled[:, :, None], rows.by_slot(log_probs), IMPOSSIBLE),
+            rows.by_slot(ids),
+            tf.where(filled[:, :, None], taken.attention_probs, 0.0),
+            finite,
+        )
+
+    def _continuations(self, logits: tf.Tensor, rows: Rows, loop: _Loop) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """The best pieces that may follow each row, best first: log-probabilities and ids [rows, k], and whether all
+        logits were finite.
+        """
+        search, sentences, step = self.search, loop.sentences, loop.step
+        vocab_size = logits.shape[-1]
+        normaliser = tf.reduce_logsumexp(logits, axis=-1)
+        sentence_of_row = rows.slots // self.width
+        limits = tf.gather(sentences.limits, sentence_of_row)
+        allowed = logits + self.constraints.mask(vocab_size)
+        if search.min_length:
+            too_early = (step < search.min_length) & (tf.range(vocab_size) == END_ID)
+            allowed = tf.where(too_early, IMPOSSIBLE, allowed)
+        if search.no_repeat_ngram:
+            pieces = tf.gather(tf.reshape(loop.live.pieces, [-1, loop.live.pieces.shape[2] or self.most_steps]), rows.slots)
+            allowed = tf.where(repeated_pieces(pieces, step, search.no_repeat_ngram, vocab_size), IMPOSSIBLE, allowed)
+        if self.samples:
+            numbers = tf.gather(sentences.numbers, sentence_of_row)
+            keys = self.constraints.sentence_seeds(numbers), step, rows.slots % self.width
+            values, ids = sample(allowed, keys, search)
+            log_probs = values - normaliser[:, None]
+        else:
+            values, ids = tf.math.top_k(allowed, min(self.width * (2 if self.num_groups > 1 else 1), vocab_size))
+            log_probs = values - normaliser[:, None]
+            if search.pruning_margin is not None:
+                # First pruning. "The best token" is that of the same hypothesis: its own distribution says what is
+                # unlikely.
+                log_probs = tf.where(log_probs >= log_probs[:, :1] - search.pruning_margin, log_probs, IMPOSSIBLE)
+        # What has to be taken is taken, and paid for, whatever was ruled out above: the prefix, and `</s>` at the limit.
+        forced = tf.where(step + 1 >= limits, END_ID, -1)
+        if self.constraints.has_prefix:
+            place = tf.minimum(step, tf.shape(sentences.prefix_ids)[1] - 1)
+            prefix_ids = tf.gather(sentences.prefix_ids[:, place], sentence_of_row)
+            within = step < tf.gather(sentences.prefix_lengths, sentence_of_row)
+            forced = tf.where(within, prefix_ids, forced)
+        is_forced = forced >= 0
+        forced = tf.maximum(forced, 0)
+        only = tf.gather(logits, forced, batch_dims=1) - normaliser
+        first = tf.range(values.shape[1]) == 0
+        log_probs = tf.where(is_forced[:, None], tf.where(first, only[:, None], IMPOSSIBLE), log_probs)
+        ids = tf.where(is_forced[:, None] & first, forced[:, None], ids)
+        return log_probs, ids, tf.reduce_all(tf.math.is_finite(normaliser))
+
+    def _choose(self, live_log_probs: tf.Tensor, taken: _Taken) -> Chosen:
+        """The best continuations of all slots, group by group."""
+        per_group = self.width // self.num_groups
+        groups: list[Chosen] = []
+        for group in range(self.num_groups):
+            slots = slice(group * per_group, (group + 1) * per_group)
+            log_probs, ids = taken.log_probs[:, slots], taken.ids[:, slots]
+            totals = live_log_probs[:, slots, None] + log_probs
+            values = totals
+            if groups and not self.samples:
+                # Diverse beam search: a piece costs more the more often earlier groups took it at this step.
+                earlier = tf.concat([chosen.ids for chosen in groups], axis=1)
+                counts = tf.reduce_sum(tf.cast(ids[..., None] == earlier[:, None, None], tf.float32), axis=-1)
+                values = totals - self.search.diversity_strength * counts
+            k = values.shape[2]
+            # Among equals top_k takes the lower index: the lower slot, then the lower id.
+            _, indices = tf.math.top_k(tf.reshape(values, [-1, per_group * k]), per_group)
+            totals, log_probs, ids = (
+                tf.gather(tf.reshape(v, [-1, per_group * k]), indices, batch_dims=1) for v in (totals, log_probs, ids)
+            )
+            groups.append(Chosen(totals, log_probs, ids, indices // k + group * per_group))
+        return Chosen(*(tf.concat(values, axis=1) for values in zip(*groups, strict=True)))
+
+    def _best_scores(
+        self, best_scores: tf.Tensor, complete_log_probs: tf.Tensor, coverage: tf.Tensor, length: tf.Tensor
+    ) -> tf.Tensor:
+        updated = []
+        for number, setting in enumerate(self.penalties):
+            scores = eq_14(complete_log_probs, length, coverage, setting)
+            both = tf.concat([best_scores[:, number], scores], axis=1)
+            updated.append(tf.math.top_k(both, self.search.n_best).values)
+        return tf.stack(updated, axis=1)
+
+    def _can_win(self, alive: tf.Tensor, best_scores: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
+        """Whether a live hypothesis of each sentence [batch] may still enter the n best, under any of the settings.
+
+        Log P only falls and the penalty divides it by at most lp(limit), while coverage adds at most 0.
+        """
+        best_live = tf.reduce_max(alive, axis=1)
+        answers = []
+        for number, setting in enumerate(self.penalties):
+            to_beat = best_scores[:, number, -1]
+            if self.search.pruning_margin is not None:
+                to_beat = tf.maximum(to_beat, best_scores[:, number, 0] - self.search.pruning_margin)
+            answers.append(best_live / length_penalty(limits, setting.length_weight) > to_beat)
+        return tf.reduce_any(tf.stack(answers), axis=0)
+
+    def _next_pieces(self, pieces: tf.Tensor, choice: Chosen, step: tf.Tensor) -> tf.Tensor:
+        if not self.search.no_repeat_ngram:
+            return pieces
+        pieces = tf.gather(pieces, choice.parent_ids, batch_dims=1)
+        return tf.where(tf.range(tf.shape(pieces)[2]) == step, choice.ids[:, :, None], pieces)
+
+    def _without_finished(
+        self, sentences: _Sentences, live: _Live, best_scores: tf.Tensor
+    ) -> tuple[_Sentences, _Live, tf.Tensor]:
+        searched = tf.reduce_any(live.log_probs > IMPOSSIBLE, axis=1)
+        share = tf.reduce_mean(tf.cast(searched, tf.float32))
+        everything = sentences, live, best_scores
+
+        def compacted():
+            return tf.nest.map_structure(lambda values: tf.boolean_mask(values, searched), everything)
+
+        return tf.cond((share < COMPACT_BELOW) & (share > 0.0), compacted, lambda: everything)
+
+
+def _any_batch(loop: _Loop) -> _Loop:
+    """Shape invariants under which sentences may leave the batch."""
+
+    def first_axis_open(values: Any) -> tf.TensorShape | None:
+        if isinstance(values, tf.TensorArray):
+            return None
+        return tf.TensorShape([None, *values.shape[1:]]) if values.shape.rank else values.shape
+
+    return tf.nest.map_structure(first_axis_open, loop)

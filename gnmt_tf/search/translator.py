@@ -3,6 +3,7 @@
 Reads any strings; gives one Translation for each, in order. Blank lines never reach the model.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -11,104 +12,242 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from gnmt_tf.config import SearchConfig
+from gnmt_tf.config import SearchConfig, UserError
 from gnmt_tf.model.gnmt import GNMT
-from gnmt_tf.search.beam_search import BeamResult, beam_search
+from gnmt_tf.search.beam_search import beam_search
+from gnmt_tf.search.constraints import Constraints
+from gnmt_tf.search.ensemble import Ensemble
+from gnmt_tf.search.history import BeamResult
+from gnmt_tf.search.hypotheses import BLANK, Translation, hypotheses_of_row
 from gnmt_tf.text.normalization import is_blank
 from gnmt_tf.text.segmenter import Segmenter
-from gnmt_tf.text.vocabulary import END_ID, PAD_ID
+from gnmt_tf.text.vocabulary import END_ID, PAD_ID, SPECIAL_PIECES, UNKNOWN_ID
 
 BATCHES_IN_WINDOW = 16
 """A stream is sorted by length inside windows of this many batches."""
 
-
-class Translation(NamedTuple):
-    """What became of one line.
-
-    Fields:
-      text: the best hypothesis; empty for a blank line.
-      score: eq. 14; 0 for a blank line.
-      num_pieces: length of the hypothesis, `</s>` counted; 0 for a blank line.
-      truncated: the source was cut, or the translation is as long as the length limit lets it be.
-    """
-
-    text: str
-    score: float
-    num_pieces: int
-    truncated: bool
+SMALLEST_BUCKET = 8
+SENTENCE_END = re.compile(r"(?<=[.!?\u2026\u3002\uff01\uff1f])\s+")
 
 
-BLANK = Translation("", 0.0, 0, False)
+class _Line(NamedTuple):
+    # One line, or a part of it, on its way to the model; ids and pieces end with `</s>`. number: of the line.
+    number: int
+    pieces: list[str]
+    ids: list[int]
+    prefix: list[int]
+    cut: bool
 
 
 class Translator:
     """Translates strings with a model and a segmenter.
 
     Args:
-      model: the network.
+      model: the network, or several.
       segmenter: of the vocabulary that the model was trained with.
-      search: width, penalties, limits, batch size; one hypothesis is given whatever `n_best` says.
+      search: width, penalties, limits, batch size, and everything else.
+      keep_attention: whether hypotheses hold their attention.
+
+    Raises:
+      UserError: settings that do not fit the vocabulary.
     """
 
-    def __init__(self, model: GNMT, segmenter: Segmenter, search: SearchConfig):
-        self.segmenter = segmenter
-        self.search = search = search.model_copy(update={"n_best": 1})
+    def __init__(
+        self, model: GNMT | Ensemble, segmenter: Segmenter, search: SearchConfig, keep_attention: bool = False
+    ):
+        self.model, self.segmenter, self.search, self.keep_attention = model, segmenter, search, keep_attention
+        self.num_compilations = 0
+        self._banned_ids = _banned_ids(search, segmenter)
+        if search.beam_width > segmenter.vocabulary.size:
+            raise UserError(
+                "search.beam_width",
+                f"at most {segmenter.vocabulary.size}, the pieces of the vocabulary",
+                str(search.beam_width),
+                "Choose a smaller one; beyond 12 there is little to win.",
+            )
+        # Of several hypotheses with the same text one is kept, so that more are asked for than are given.
+        asked_for = search.beam_width if search.n_best > 1 else 1
+        self._settings = search.model_copy(update={"n_best": asked_for})
+        self._functions: dict[tuple[bool, int | None], Callable[..., BeamResult]] = {}
 
-        ids, lengths = tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)
-
-        @tf.function(input_signature=[ids, lengths], autograph=False)
-        def run(source_ids: tf.Tensor, source_lengths: tf.Tensor) -> BeamResult:
-            memory = model.encode(source_ids, source_lengths)
-            return beam_search(model, memory, source_lengths, search, keep_attention=False)
-
-        self._run = run
-
-    def translate(self, lines: Sequence[str], progress: Callable[[int], None] | None = None) -> list[Translation]:
+    def translate(
+        self,
+        lines: Sequence[str],
+        progress: Callable[[int], None] | None = None,
+        prefixes: Sequence[str] | None = None,
+        first_number: int = 0,
+    ) -> list[Translation]:
         """Translates lines, longest first in batches of similar length, and gives them back in their own order.
 
         Args:
+          lines: any strings.
           progress: called with the number of lines done after every batch.
+          prefixes: what the translation of each line starts with, or "".
+          first_number: of the first line, counted from 0; what sampling and messages go by.
+
+        Raises:
+          UserError: a prefix longer than the length limit, or a model that gives numbers that are not finite.
         """
-        results = [BLANK] * len(lines)
-        encoded = {i: self.segmenter.encode(line) for i, line in enumerate(lines) if not is_blank(line)}
-        order = sorted(encoded, key=lambda i: (-len(encoded[i]), i))
-        done = len(lines) - len(order)
-        for start in range(0, len(order), self.search.batch_size):
-            rows = order[start : start + self.search.batch_size]
-            for row, translation in zip(rows, self._batch([encoded[i] for i in rows]), strict=True):
-                results[row] = translation
-            done += len(rows)
+        results: list[list[Translation]] = [[] for _ in lines]
+        parts: list[tuple[int, _Line]] = []
+        for i, line in enumerate(lines):
+            prefix = prefixes[i] if prefixes else ""
+            for part in self._parts(line) if not is_blank(line) else []:
+                results[i].append(BLANK)
+                read = self._read(first_number + i, part, prefix if len(results[i]) == 1 else "")
+                parts.append((len(results[i]) - 1, read))
+        order = sorted(range(len(parts)), key=lambda k: (-len(parts[k][1].ids), k))
+        waiting = [len(result) for result in results]
+        done = sum(not count for count in waiting)
+        for batch in self._batches(order, parts):
+            translations = self._batch([parts[k][1] for k in batch])
+            for k, translation in zip(batch, translations, strict=True):
+                place, line = parts[k]
+                row = line.number - first_number
+                results[row][place] = translation
+                waiting[row] -= 1
+                done += not waiting[row]
             if progress is not None:
                 progress(done)
-        return results
+        return [_joined(result) for result in results]
 
     def translate_stream(
-        self, lines: Iterable[str], progress: Callable[[int], None] | None = None, window_size: int | None = None
+        self,
+        lines: Iterable[str],
+        progress: Callable[[int], None] | None = None,
+        window_size: int | None = None,
+        prefixes: Iterable[str] | None = None,
     ) -> Iterator[Translation]:
         """Translates an endless stream of lines, a window at a time.
 
         Args:
+          lines: any strings.
           progress: called with the number of lines done after every batch.
           window_size: lines read before the first is answered; by default 16 batches, 1 for a dialogue.
+          prefixes: see `translate`; as many as there are lines.
         """
-        lines = iter(lines)
+        lines, prefixes = iter(lines), None if prefixes is None else iter(prefixes)
+        size = window_size or self.search.batch_size * BATCHES_IN_WINDOW
         done = 0
-        while window := list(islice(lines, window_size or self.search.batch_size * BATCHES_IN_WINDOW)):
+        while window := list(islice(lines, size)):
             finished = done
-            yield from self.translate(window, progress and (lambda count: progress(finished + count)))  # noqa: B023
+            report = progress and (lambda count: progress(finished + count))  # noqa: B023
+            starts = None if prefixes is None else list(islice(prefixes, len(window)))
+            yield from self.translate(window, report, starts, done)
             done += len(window)
 
-    def _batch(self, sentences: list[list[int]]) -> Iterator[Translation]:
-        limit = self.search.max_source_pieces
-        kept = [ids[: limit - 1] + [END_ID] for ids in sentences]
-        source_ids = np.full([len(kept), max(map(len, kept))], PAD_ID, np.int32)
-        for row, ids in enumerate(kept):
-            source_ids[row, : len(ids)] = ids
-        result = self._run(source_ids, np.asarray([len(ids) for ids in kept], np.int32))
-        rows = zip(result.ids.numpy(), result.lengths.numpy(), result.scores.numpy(), strict=True)
-        for sentence, (ids, lengths, scores), cut in zip(sentences, rows, result.truncated.numpy(), strict=True):
-            text = self.segmenter.decode(ids[0].tolist())
-            yield Translation(text, float(scores[0]), int(lengths[0]), bool(cut[0]) or len(sentence) >= limit)
+    def _parts(self, line: str) -> list[str]:
+        """The line itself, or its sentences when it is too long and is to be split."""
+        if self.search.long_lines == "cut" or len(self.segmenter.encode(line)) < self.search.max_source_pieces:
+            return [line]
+        return [part for part in SENTENCE_END.split(line) if not is_blank(part)]
+
+    def _read(self, number: int, text: str, prefix: str) -> _Line:
+        pieces = self.segmenter.pieces(text)
+        limit = self.search.max_source_pieces - 1
+        kept = pieces[:limit]
+        ids = [*self.segmenter.encode_pieces(kept), END_ID]
+        prefix_ids = self.segmenter.encode(prefix) if prefix else []
+        line = _Line(number, [*kept, SPECIAL_PIECES[END_ID]], ids, prefix_ids, len(pieces) > limit)
+        longest = _length_limit(len(ids), self.search)
+        if len(prefix_ids) >= longest:
+            raise UserError(
+                f"target prefix of line {number + 1}",
+                f"at most {longest - 1} pieces, the length limit of its translation without `</s>`",
+                f"{len(prefix_ids)} pieces",
+                "Shorten it, or raise search.max_length_factor or search.max_length_constant.",
+            )
+        return line
+
+    def _batches(self, order: list[int], parts: list[tuple[int, _Line]]) -> Iterator[list[int]]:
+        """The order cut into batches; the longest of each comes first."""
+        start = 0
+        while start < len(order):
+            size = self.search.batch_size
+            if self.search.batch_tokens is not None:
+                size = max(1, min(size, self.search.batch_tokens // len(parts[order[start]][1].ids)))
+            yield order[start : start + size]
+            start += size
+
+    def _batch(self, lines: list[_Line]) -> Iterator[Translation]:
+        # Without a source character that is unknown there is none to copy.
+        copies = any(UNKNOWN_ID in line.ids for line in lines)
+        result = self._search(lines, self.keep_attention or copies)
+        failed_step = int(result.failed_step)
+        if failed_step >= 0:
+            raise UserError(
+                "model",
+                "finite logits",
+                f"NaN or Inf at step {failed_step + 1} of the search for line {lines[0].number + 1} or one beside it",
+                "Its weights are damaged, or training diverged: use another checkpoint.",
+            )
+        for row, line in enumerate(lines):
+            found = hypotheses_of_row(result, row, line.pieces, line.ids, self.segmenter)[: self.search.n_best]
+            if not self.keep_attention:
+                found = [hypothesis._replace(attention=None) for hypothesis in found]
+            pieces = tuple(line.pieces)
+            if not found:
+                # Every way on was forbidden: the line keeps its place.
+                yield Translation("", 0.0, 0, True, (), pieces)
+                continue
+            best = found[0]
+            cut = line.cut or best.truncated
+            yield Translation(best.text, best.score, len(best.pieces), cut, tuple(found), pieces)
+
+    def _search(self, lines: list[_Line], keep_attention: bool) -> BeamResult:
+        num_rows, longest, max_steps = len(lines), max(len(line.ids) for line in lines), None
+        if self.search.jit_compile:
+            num_rows, longest = self.search.batch_size, source_bucket(longest)
+            max_steps = _length_limit(longest, self.search)
+        most_prefix = max(len(line.prefix) for line in lines)
+        source_ids = np.full([num_rows, longest], PAD_ID, np.int32)
+        prefix_ids = np.full([num_rows, most_prefix], PAD_ID, np.int32)
+        # A row of filling is a sentence of one piece, which ends soon.
+        numbers = np.zeros([3, num_rows], np.int32)
+        source_ids[len(lines) :, 0], numbers[0, len(lines) :] = END_ID, 1
+        for row, line in enumerate(lines):
+            source_ids[row, : len(line.ids)] = line.ids
+            prefix_ids[row, : len(line.prefix)] = line.prefix
+            numbers[:, row] = len(line.ids), len(line.prefix), line.number % 2**31
+        function = self._function(keep_attention, bool(most_prefix), max_steps)
+        result = function(source_ids, numbers[0], prefix_ids, numbers[1], numbers[2])
+        return BeamResult(*(values.numpy() for values in result))
+
+    def _function(self, keep_attention: bool, has_prefix: bool, max_steps: int | None) -> Callable[..., BeamResult]:
+        key = keep_attention, has_prefix, max_steps
+        if key not in self._functions:
+            self._functions[key] = self._make_function(*key)
+        return self._functions[key]
+
+    def _make_function(self, keep_attention: bool, has_prefix: bool, max_steps: int | None):
+        def run(
+            source_ids: tf.Tensor,
+            source_lengths: tf.Tensor,
+            prefix_ids: tf.Tensor,
+            prefix_lengths: tf.Tensor,
+            seeds: tf.Tensor,
+        ) -> BeamResult:
+            self.num_compilations += 1
+            prefix = (prefix_ids, prefix_lengths) if has_prefix else (None, None)
+            constraints = Constraints(self._banned_ids, *prefix, seeds)
+            memory = self.model.encode(source_ids, source_lengths)
+            return beam_search(
+                self.model, memory, source_lengths, self._settings, max_steps, keep_attention, constraints
+            )
+
+        if max_steps is not None:
+            return tf.function(run, jit_compile=True, autograph=False)
+        ids, lengths = tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)
+        return tf.function(run, input_signature=[ids, lengths, ids, lengths, lengths], autograph=False)
+
+
+def source_bucket(length: int) -> int:
+    """The length that sources of at most this length are padded to where shapes are static: 8, 12, 16, 24, 32, ..."""
+    bucket = SMALLEST_BUCKET
+    while bucket < length:
+        is_power = bucket & (bucket - 1) == 0
+        bucket = bucket * 3 // 2 if is_power else bucket * 4 // 3
+    return bucket
 
 
 class Rate:
@@ -129,3 +268,36 @@ class Rate:
             return f"{done} sentences, {rate:.1f}/s"
         left = int((self.total - done) / max(rate, 1e-9))
         return f"{done}/{self.total} sentences, {rate:.1f}/s, {left // 60}:{left % 60:02d} left"
+
+
+def _length_limit(source_length: int, search: SearchConfig) -> int:
+    """`max_target_length` of one sentence."""
+    return max(int(np.float32(source_length) * np.float32(search.max_length_factor)) + search.max_length_constant, 1)
+
+
+def _joined(parts: list[Translation]) -> Translation:
+    """The translation of a line from those of its sentences."""
+    if len(parts) <= 1:
+        return parts[0] if parts else BLANK
+    return Translation(
+        " ".join(part.text for part in parts),
+        sum(part.score for part in parts),
+        sum(part.num_pieces for part in parts),
+        any(part.truncated for part in parts),
+        (),
+        tuple(piece for part in parts for piece in part.source_pieces),
+    )
+
+
+def _banned_ids(search: SearchConfig, segmenter: Segmenter) -> tuple[int, ...]:
+    vocabulary = segmenter.vocabulary
+    ids = {SPECIAL_PIECES[UNKNOWN_ID]: UNKNOWN_ID, **vocabulary.ids}
+    for piece in search.banned_pieces:
+        if piece not in ids:
+            raise UserError(
+                "search.banned_pieces",
+                "pieces of the vocabulary, a word's first one with U+2581 before it",
+                repr(piece),
+                "See vocabulary.json in the model directory.",
+            )
+    return tuple(ids[piece] for piece in search.banned_pieces)

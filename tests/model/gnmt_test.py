@@ -56,7 +56,7 @@ def test_logits_are_those_of_the_equations(changes):
 def test_decoding_step_by_step_gives_the_logits_and_attention_of_the_equations(clip_bound):
     model = make_model(clip_bound=clip_bound)
     batch = make_batch()
-    memory = model.encode(batch.source_ids, batch.source_lengths)
+    memory = model.start(model.encode(batch.source_ids, batch.source_lengths))
     state = model.initial_state(len(SOURCE))
     for t in range(4):
         step = model.decode_step(batch.target_input_ids[:, t], state, memory)
@@ -65,8 +65,8 @@ def test_decoding_step_by_step_gives_the_logits_and_attention_of_the_equations(c
             if t < len(target):
                 logits, probs = Oracle(model).logits(source, target)
                 np.testing.assert_allclose(step.logits[row], logits[t], atol=1e-5)
-                np.testing.assert_allclose(step.attention_probs[row, : len(source)], probs[t], atol=1e-5)
-                assert not step.attention_probs[row, len(source) :].numpy().any()
+                np.testing.assert_allclose(step.attention_probs[row, 0, : len(source)], probs[t], atol=1e-5)
+                assert not step.attention_probs[row, 0, len(source) :].numpy().any()
 
 
 def test_only_the_bottom_encoder_layer_reads_from_right_to_left():
@@ -86,8 +86,8 @@ def test_padding_changes_nothing():
     short = model.encode(tf.constant([[4, 5, 3]]), tf.constant([3]))
     long = model.encode(tf.constant([[4, 5, 3, 9, 11]]), tf.constant([3]))
     np.testing.assert_allclose(short.values, long.values[:, :3], atol=1e-6)
-    step_short = model.decode_step(tf.constant([2]), model.initial_state(1), short)
-    step_long = model.decode_step(tf.constant([2]), model.initial_state(1), long)
+    step_short = model.decode_step(tf.constant([2]), model.initial_state(1), model.start(short))
+    step_long = model.decode_step(tf.constant([2]), model.initial_state(1), model.start(long))
     np.testing.assert_allclose(step_short.logits, step_long.logits, atol=1e-6)
 
 
