@@ -202,6 +202,9 @@ class SearchConfig(_Section):
     """Beta of eq. 14."""
     pruning_margin: Positive | None = 3.0
     """The paper's "beamsize", in nats, for both prunings; null turns them off."""
+    prunings: Literal["both", "pieces", "hypotheses"] = "both"
+    """Which of the two prunings `pruning_margin` is for: that of improbable pieces at each step, or that of complete
+    hypotheses below the best one."""
     early_stopping: bool = True
     """Whether a search ends as soon as no live hypothesis can win, which changes no result; without, it runs on until
     the length limit."""
@@ -238,6 +241,16 @@ class SearchConfig(_Section):
     """What becomes of longer sources: `split` cuts them at the ends of sentences first."""
     jit_compile: bool = False
     """Whether the search is compiled by XLA, once for each of a few source lengths."""
+
+    @property
+    def piece_margin(self) -> float | None:
+        """The margin of the first pruning, or None."""
+        return None if self.prunings == "hypotheses" else self.pruning_margin
+
+    @property
+    def hypothesis_margin(self) -> float | None:
+        """The margin of the second pruning, or None."""
+        return None if self.prunings == "pieces" or self.method == "sample" else self.pruning_margin
 
     @pydantic.model_validator(mode="after")
     def _settings_go_together(self) -> "SearchConfig":

@@ -8,6 +8,7 @@ from absl import flags
 
 if TYPE_CHECKING:
     from gnmt_tf.config import Config, SearchConfig
+    from gnmt_tf.training.loaded_models import LoadedModels
 
 
 def define_config_flags(flag_values: flags.FlagValues) -> None:
@@ -40,6 +41,13 @@ def define_search_flags(flag_values: flags.FlagValues) -> None:
         flag_values=flag_values,
     )
     flags.DEFINE_multi_string(
+        "ensemble",
+        [],
+        "Another model directory, or a checkpoint in one (DIR/checkpoints/best/ckpt-500), to average log-probabilities "
+        "with; may be repeated.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_multi_string(
         "set", [], "Override of a search setting, as search.key=value; may be repeated.", flag_values=flag_values
     )
 
@@ -50,10 +58,15 @@ def search_from_flags(flag_values: flags.FlagValues) -> SearchConfig:
     Raises:
       UserError: the model directory has no configuration, or an override is not of the search.
     """
+    return search_with(flag_values["model_dir"].value, flag_values["set"].value)
+
+
+def search_with(model_dir: str, overrides: list[str]) -> SearchConfig:
+    """The search settings of a model directory with overrides applied; errors as `search_from_flags`."""
     from gnmt_tf.config import UserError, apply_overrides
     from gnmt_tf.training.model_directory import ModelDirectory
 
-    for override in flag_values["set"].value:
+    for override in overrides:
         if not override.strip().startswith("search."):
             raise UserError(
                 f"--set {override}",
@@ -61,5 +74,16 @@ def search_from_flags(flag_values: flags.FlagValues) -> SearchConfig:
                 repr(override),
                 "The other settings are those that the model was trained with.",
             )
-    config = ModelDirectory(flag_values["model_dir"].value).read_config()
-    return apply_overrides(config, flag_values["set"].value).search
+    return apply_overrides(ModelDirectory(model_dir).read_config(), overrides).search
+
+
+def load_from_flags(flag_values: flags.FlagValues) -> LoadedModels:
+    """The model of `--model_dir` and those of `--ensemble`.
+
+    Raises:
+      UserError: as `gnmt_tf.training.loaded_models.load_models`.
+    """
+    from gnmt_tf.training.loaded_models import load_models
+
+    model_dir, which = flag_values["model_dir"].value, flag_values["checkpoint"].value
+    return load_models(model_dir, which, flag_values["ensemble"].value)

@@ -5,7 +5,7 @@ Translates --source with the model directory and scores the result against --ref
 
 from absl import flags
 
-from gnmt_tf.commands.config_flags import define_search_flags, search_from_flags
+from gnmt_tf.commands.config_flags import define_search_flags, load_from_flags, search_from_flags
 from gnmt_tf.tensorflow_start import start_tensorflow
 
 
@@ -19,6 +19,13 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     )
     flags.DEFINE_string("output", None, "File for the translations.", flag_values=flag_values)
     flags.DEFINE_string("json", None, "File for the scores as JSON.", flag_values=flag_values)
+    flags.DEFINE_list(
+        "by",
+        [],
+        "Breakdowns for an HTML page with plots: length, unknown, sentence, with commas between them.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_string("html", "evaluation.html", "That page's file.", flag_values=flag_values)
 
 
 def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
@@ -28,16 +35,20 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
 
     start_tensorflow()
     from gnmt_tf.commands.output_file import open_output
+    from gnmt_tf.config import UserError
     from gnmt_tf.data.parallel_text import load_corpus, read_pairs
+    from gnmt_tf.evaluation.breakdown import BREAKDOWNS, report_page, sentences_of
     from gnmt_tf.evaluation.evaluator import evaluate
     from gnmt_tf.evaluation.log_perplexity import LogPerplexity
     from gnmt_tf.search.translator import Rate, Translator
-    from gnmt_tf.training.model_directory import load_model
 
+    breakdowns = flag_values["by"].value
+    if not set(breakdowns) <= set(BREAKDOWNS):
+        raise UserError("--by", f"some of {', '.join(BREAKDOWNS)}", ",".join(breakdowns), "Mend the list.")
     paths = flag_values["source"].value, flag_values["reference"].value
     pairs = list(read_pairs(*paths))
     search = search_from_flags(flag_values)
-    loaded = load_model(flag_values["model_dir"].value, flag_values["checkpoint"].value)
+    loaded = load_from_flags(flag_values)
     lowercase = flag_values["lowercase"].value
     if lowercase is None:
         lowercase = loaded.segmenter.vocabulary.config.lowercase
@@ -46,9 +57,9 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     rate = Rate(len(pairs))
     watched = sys.stderr.isatty()
     evaluation = evaluate(
-        Translator(loaded.model, loaded.segmenter, search),
-        [source for source, _ in pairs],
-        [reference for _, reference in pairs],
+        Translator(loaded.model, loaded.segmenter, search, keep_attention="sentence" in breakdowns),
+        sources := [source for source, _ in pairs],
+        references := [reference for _, reference in pairs],
         lowercase,
         (lambda done: print(f"\r{rate.describe(done)}\033[K", end="", file=sys.stderr, flush=True))
         if watched
@@ -61,7 +72,7 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
         "bleu": scores.bleu,
         "chrf": scores.chrf,
         "exact_match": scores.exact_match / 100.0,
-        "log_perplexity": LogPerplexity(loaded.model, search.batch_size)(corpus),
+        "log_perplexity": LogPerplexity(loaded.first, search.batch_size)(corpus),
         "log_perplexity_pairs": corpus.num_pairs,
         "sentences": len(pairs),
         "sentences_per_second": evaluation.sentences_per_second,
@@ -69,7 +80,7 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
         "signature": scores.bleu_signature,
         "chrf_signature": scores.chrf_signature,
         "step": loaded.step,
-        "checkpoint": loaded.checkpoint,
+        "checkpoints": loaded.checkpoints,
         "config": loaded.config.fingerprint,
         "search": search.model_dump(),
     }
@@ -77,6 +88,13 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     if flag_values["output"].value:
         with open_output(flag_values["output"].value, "--output") as file:
             file.writelines(translation.text.replace("\n", " ") + "\n" for translation in evaluation.translations)
+    if breakdowns:
+        known = loaded.segmenter.vocabulary.ids
+        sentences = sentences_of(sources, references, evaluation.translations, known.__contains__, lowercase)
+        with open_output(flag_values["html"].value, "--html") as file:
+            title = f"{paths[0]}: BLEU {scores.bleu:.2f}"
+            file.write(report_page(title, sentences, breakdowns, lowercase))
+        print(flag_values["html"].value)
     if flag_values["json"].value:
         with open_output(flag_values["json"].value, "--json") as file:
             file.write(json.dumps(report, indent=1) + "\n")

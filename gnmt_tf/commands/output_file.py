@@ -1,13 +1,18 @@
 """Where a command's results go: stdout, or a file that appears whole."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from gnmt_tf.config import UserError
 from gnmt_tf.text.whole_file import whole_file
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @contextlib.contextmanager
@@ -33,6 +38,14 @@ def open_output(path: str | None, flag: str) -> Iterator[TextIO]:
     try:
         with open(path, "w", encoding="utf-8", newline="\n") if direct else whole_file(path) as file:
             yield file
+    except OSError as error:
+        raise unwritable(path, flag, error) from None
+
+
+def save_figure(figure: Figure, path: str, flag: str) -> None:
+    """Writes a figure as PNG; errors as `open_output`."""
+    try:
+        figure.savefig(path)
     except OSError as error:
         raise unwritable(path, flag, error) from None
 

@@ -1,49 +1,136 @@
 """Draw a report as a figure and a table.
 
   gnmt report curves MODEL_DIR...   log perplexity against training steps (Figure 4 of the paper)
+  gnmt report pruning MODEL_DIR     time and BLEU with each pruning of the search on and off (--source, --reference)
+  gnmt report attention MODEL_DIR   where the attention lies for each line of --source
 
-Writes --output.png and --output.csv.
+Writes --output.png and --output.csv; `attention` writes --output.html with all lines, and --output.png of the first.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from gnmt_tf.tensorflow_start import start_tensorflow
 
+if TYPE_CHECKING:
+    from gnmt_tf.config import SearchConfig
+    from gnmt_tf.training.loaded_models import LoadedModels
+
 ARGUMENTS = "KIND MODEL_DIR..."
-KINDS = ("curves",)
+MOST_PICTURES = 200
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
     """Adds this command's flags."""
-    flags.DEFINE_string(
-        "output", None, "Both files' path without its ending; by default KIND.", flag_values=flag_values
+    flags.DEFINE_string("output", None, "All files' path without its ending; by default KIND.", flag_values=flag_values)
+    flags.DEFINE_string("source", None, "Source text of `pruning` and `attention`.", flag_values=flag_values)
+    flags.DEFINE_string("reference", None, "Its translation, for `pruning`.", flag_values=flag_values)
+    flags.DEFINE_integer(
+        "rounds", 1, "How often `pruning` measures; the fastest counts.", lower_bound=1, flag_values=flag_values
+    )
+    flags.DEFINE_multi_string(
+        "set", [], "Override of a search setting, as search.key=value; may be repeated.", flag_values=flag_values
     )
 
 
 def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
-    """Draws, and prints the paths of both files."""
+    """Draws, and prints the paths of the files."""
     from gnmt_tf.config import UserError
 
-    if not arguments or arguments[0] not in KINDS:
+    kinds = {"curves": _curves, "pruning": _pruning, "attention": _attention}
+    if not arguments or arguments[0] not in kinds:
         given = repr(arguments[0]) if arguments else "nothing"
         raise UserError(
-            "KIND", f"one of {', '.join(KINDS)}", given, "Write for instance `gnmt report curves MODEL_DIR`."
+            "KIND", f"one of {', '.join(kinds)}", given, "Write for instance `gnmt report curves MODEL_DIR`."
         )
     kind, *model_dirs = arguments
     if not model_dirs:
         raise UserError(
             "MODEL_DIR", "at least one model directory", "none", f"Write `gnmt report {kind} MODEL_DIR...`."
         )
+    if kind != "curves" and len(model_dirs) > 1:
+        raise UserError("MODEL_DIR", "one model directory", str(len(model_dirs)), "Report on one after the other.")
     start_tensorflow()
-    from gnmt_tf.commands.output_file import open_output, unwritable
+    kinds[kind](flag_values, model_dirs, flag_values["output"].value or kind)
+
+
+def _curves(flag_values: flags.FlagValues, model_dirs: list[str], output: str) -> None:
+    from gnmt_tf.commands.output_file import open_output, save_figure
     from gnmt_tf.training.curves import draw_curves, read_curve, write_table
 
     curves = [read_curve(model_dir) for model_dir in model_dirs]
-    output = flag_values["output"].value or kind
     with open_output(f"{output}.csv", "--output") as file:
         write_table(curves, file)
-    try:
-        draw_curves(curves).savefig(f"{output}.png")
-    except OSError as error:
-        raise unwritable(f"{output}.png", "--output", error) from None
+    save_figure(draw_curves(curves), f"{output}.png", "--output")
     print(f"{output}.png\n{output}.csv")
+
+
+def _pruning(flag_values: flags.FlagValues, model_dirs: list[str], output: str) -> None:
+    import sys
+
+    from gnmt_tf.commands.output_file import open_output, save_figure
+    from gnmt_tf.config import UserError
+    from gnmt_tf.data.parallel_text import read_pairs
+    from gnmt_tf.evaluation.pruning_report import draw_rows, measure_pruning, table, write_table
+    from gnmt_tf.search.translator import Translator
+
+    pairs = list(read_pairs(_needed(flag_values, "source"), _needed(flag_values, "reference")))
+    loaded, search = _model_and_search(flag_values, model_dirs[0])
+    if search.pruning_margin is None:
+        raise UserError(
+            "search.pruning_margin", "a number of nats", "null", "Give one, for instance --set search.pruning_margin=3."
+        )
+    rows = measure_pruning(
+        lambda settings: Translator(loaded.model, loaded.segmenter, settings),
+        search,
+        *([pair[side] for pair in pairs] for side in (0, 1)),
+        lowercase=loaded.segmenter.vocabulary.config.lowercase,
+        rounds=flag_values["rounds"].value,
+        report=lambda name: print(f"{name} ...", file=sys.stderr),
+    )
+    print(table(rows))
+    with open_output(f"{output}.csv", "--output") as file:
+        write_table(rows, file)
+    save_figure(draw_rows(rows), f"{output}.png", "--output")
+    print(f"{output}.png\n{output}.csv")
+
+
+def _attention(flag_values: flags.FlagValues, model_dirs: list[str], output: str) -> None:
+    from gnmt_tf.commands.output_file import open_output, save_figure
+    from gnmt_tf.config import UserError
+    from gnmt_tf.search.heat_map import attention_page, draw_attention
+    from gnmt_tf.search.translator import Translator
+    from gnmt_tf.text.lines import read_lines
+
+    path = _needed(flag_values, "source")
+    lines = list(read_lines(path))
+    if not 1 <= len(lines) <= MOST_PICTURES:
+        raise UserError(
+            f"--source {path}", f"1 to {MOST_PICTURES} lines", str(len(lines)), "Choose those that are to be drawn."
+        )
+    loaded, search = _model_and_search(flag_values, model_dirs[0])
+    translations = Translator(loaded.model, loaded.segmenter, search, keep_attention=True).translate(lines)
+    with open_output(f"{output}.html", "--output") as file:
+        file.write(attention_page(lines, translations))
+    print(f"{output}.html")
+    drawn = next((translation for translation in translations if translation.hypotheses), None)
+    if drawn is not None:
+        save_figure(draw_attention(drawn), f"{output}.png", "--output")
+        print(f"{output}.png")
+
+
+def _needed(flag_values: flags.FlagValues, name: str) -> str:
+    value = flag_values[name].value
+    if not value:
+        raise flags.Error(f"this kind of report needs --{name}")
+    return value
+
+
+def _model_and_search(flag_values: flags.FlagValues, model_dir: str) -> tuple[LoadedModels, SearchConfig]:
+    from gnmt_tf.commands.config_flags import search_with
+    from gnmt_tf.training.loaded_models import load_models
+
+    return load_models(model_dir), search_with(model_dir, flag_values["set"].value)

@@ -1,11 +1,17 @@
 """Translate text with a model directory.
 
 One line in, one line out, in order; stdout carries translations only. At a terminal each line is answered at once.
+
+  --format=text    the translation (with --scores, score<TAB>translation)
+  --format=json    one JSON object a line: all hypotheses with pieces, log-probabilities and alignment
+  --format=moses   the n-best list of Moses: line ||| translation ||| log_prob= ... ||| score, one line a hypothesis
+
+Everything else is a search setting: see `search` in `gnmt config`, for instance --set search.beam_width=4.
 """
 
 from absl import flags
 
-from gnmt_tf.commands.config_flags import define_search_flags, search_from_flags
+from gnmt_tf.commands.config_flags import define_search_flags, load_from_flags, search_from_flags
 from gnmt_tf.tensorflow_start import start_tensorflow
 
 
@@ -14,7 +20,19 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     define_search_flags(flag_values)
     flags.DEFINE_string("input", None, "Text file, plain or .gz; by default stdin.", flag_values=flag_values)
     flags.DEFINE_string("output", None, "File for the translations; by default stdout.", flag_values=flag_values)
+    flags.DEFINE_enum("format", "text", ["text", "json", "moses"], "Form of the output.", flag_values=flag_values)
     flags.DEFINE_bool("scores", False, "Write score<TAB>translation.", flag_values=flag_values)
+    flags.DEFINE_bool("attention", False, "Put the whole attention into JSON.", flag_values=flag_values)
+    flags.DEFINE_string(
+        "alignment", None, "File for alignments in Pharaoh's form, `0-0 1-2 ...`.", flag_values=flag_values
+    )
+    flags.DEFINE_enum("alignment_unit", "piece", ["piece", "word"], "What alignments count.", flag_values=flag_values)
+    flags.DEFINE_string(
+        "target_prefix",
+        None,
+        "Text file with what the translation of each line starts with; an empty line asks for nothing.",
+        flag_values=flag_values,
+    )
     flags.DEFINE_bool(
         "unbuffered",
         None,
@@ -25,19 +43,32 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     """Translates line by line."""
+    import contextlib
     import sys
+    from itertools import tee
 
     start_tensorflow()
     from gnmt_tf.commands.output_file import open_output
+    from gnmt_tf.data.parallel_text import read_pairs
+    from gnmt_tf.search.formats import formatted, pharaoh
     from gnmt_tf.search.translator import Rate, Translator
     from gnmt_tf.text.lines import decode_lines, read_lines
-    from gnmt_tf.training.model_directory import load_model
 
     source, target = flag_values["input"].value, flag_values["output"].value
-    lines = read_lines(source) if source else decode_lines(sys.stdin.buffer, "stdin")
+    form, alignment = flag_values["format"].value, flag_values["alignment"].value
+    prefix_path = flag_values["target_prefix"].value
+    if prefix_path and not source:
+        raise flags.Error("--target_prefix needs --input: its lines go with those of a file")
     search = search_from_flags(flag_values)
-    loaded = load_model(flag_values["model_dir"].value, flag_values["checkpoint"].value)
-    translator = Translator(loaded.model, loaded.segmenter, search)
+    loaded = load_from_flags(flag_values)
+    keep_attention = bool(alignment) or flag_values["attention"].value or form == "json"
+    translator = Translator(loaded.model, loaded.segmenter, search, keep_attention)
+    if prefix_path:
+        pairs = list(read_pairs(source, prefix_path))
+        lines, prefixes = iter([line for line, _ in pairs]), [prefix for _, prefix in pairs]
+    else:
+        lines, prefixes = (read_lines(source) if source else decode_lines(sys.stdin.buffer, "stdin")), None
+    lines, sources = tee(lines)
     unbuffered = flag_values["unbuffered"].value
     if unbuffered is None:
         unbuffered = not source and sys.stdin.isatty()
@@ -49,13 +80,16 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
             print(f"\r{rate.describe(done)}\033[K", end="", file=sys.stderr, flush=True)
 
     count = truncated = 0
-    with open_output(target, "--output") as output:
-        for translation in translator.translate_stream(lines, progress, 1 if unbuffered else None):
-            # A translation is one line, whatever the pieces held.
-            text = translation.text.replace("\n", " ")
-            prefix = f"{translation.score:.4f}\t" if flag_values["scores"].value else ""
-            output.write(f"{prefix}{text}\n")
+    with contextlib.ExitStack() as files:
+        output = files.enter_context(open_output(target, "--output"))
+        links = files.enter_context(open_output(alignment, "--alignment")) if alignment else None
+        translations = translator.translate_stream(lines, progress, 1 if unbuffered else None, prefixes)
+        for number, (line, translation) in enumerate(zip(sources, translations, strict=False)):
+            scores, attention = flag_values["scores"].value, flag_values["attention"].value
+            output.write(formatted(translation, number, line, form, scores, attention) + "\n")
             output.flush()
+            if links is not None:
+                links.write(pharaoh(translation, flag_values["alignment_unit"].value == "word") + "\n")
             count += 1
             truncated += translation.truncated
     if watched:

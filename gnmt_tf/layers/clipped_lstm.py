@@ -60,7 +60,11 @@ class ClippedLSTM(keras.layers.Layer):
         return lstm_sequence(project(inputs, self.kernel), bias, recurrent_kernel, clip_bound, self.output_activation)
 
     def step(
-        self, inputs: tf.Tensor, state: tuple[tf.Tensor, tf.Tensor], further_sums: tf.Tensor, clip_bound: tf.Tensor | float
+        self,
+        inputs: tf.Tensor,
+        state: tuple[tf.Tensor, tf.Tensor],
+        further_sums: tf.Tensor,
+        clip_bound: tf.Tensor | float,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """One step.
 

@@ -38,7 +38,19 @@ class GNMTStep(NamedTuple):
     """
 
     logits: tf.Tensor
-    state: DecoderState
+    state: Any
+    attention_probs: tf.Tensor
+
+
+class Scored(NamedTuple):
+    """A whole target sentence read at once.
+
+    Fields:
+      logits: float [batch_size, target_length, vocab_size].
+      attention_probs: float [batch_size, target_length, source_length].
+    """
+
+    logits: tf.Tensor
     attention_probs: tf.Tensor
 
 
@@ -119,11 +131,22 @@ class GNMT(keras.Model):
 
         `dtype` is that of all activations and products; the weights are float32.
         """
+        return self._decoder_pass(batch, bounds, dropout, dtype)[0]
+
+    def scored(self, batch: Batch) -> Scored:
+        """Logits and attention of target sentences, under the bounds of inference."""
+        bounds = self.inference_bounds
+        outputs, probs = self._decoder_pass(batch, bounds, None, tf.float32)
+        with self._placement.device("output_projection"):
+            return Scored(self.output_projection(outputs, bounds.logit_bound, self.tied_embeddings), probs)
+
+    def _decoder_pass(
+        self, batch: Batch, bounds: Bounds, dropout: Dropout | None, dtype: tf.DType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         memory = self.encode(batch.source_ids, batch.source_lengths, bounds, dropout, dtype)
         with self._placement.device("target_embedding"):
             embeddings = tf.cast(tf.gather(self.target_embedding.embeddings, batch.target_input_ids), dtype)
-        outputs, _ = self.decoder(embeddings, memory, bounds.clip_bound, dropout)
-        return outputs
+        return self.decoder(embeddings, memory, bounds.clip_bound, dropout)
 
     def encode(
         self,

@@ -133,7 +133,7 @@ def beam_search_grid(
     """
     run = _Run(model, source_lengths, search, penalties, max_steps, keep_attention, constraints)
     loop = run(model.start(memory))
-    margin = None if run.samples else search.pruning_margin
+    margin = search.hypothesis_margin
     return [
         read_back(loop.history, loop.step, run.limits, setting, search.n_best, margin, max_steps, loop.failed_step)
         for setting in penalties
@@ -196,7 +196,7 @@ class _Run:
         )
         # With static shapes a state has as many rows as there may ever be.
         num_rows = self.batch_size * self.width if self.is_static else self.batch_size
-        kept_source_length = (live.accumulated_attention.shape[2] if self.keep_attention else 0)
+        kept_source_length = live.accumulated_attention.shape[2] if self.keep_attention else 0
         static = [self.source_lengths.shape[0], self.width]
         return _Loop(
             tf.constant(0),
@@ -294,7 +294,9 @@ class _Run:
             too_early = (step < search.min_length) & (tf.range(vocab_size) == END_ID)
             allowed = tf.where(too_early, IMPOSSIBLE, allowed)
         if search.no_repeat_ngram:
-            pieces = tf.gather(tf.reshape(loop.live.pieces, [-1, loop.live.pieces.shape[2] or self.most_steps]), rows.slots)
+            pieces = tf.gather(
+                tf.reshape(loop.live.pieces, [-1, loop.live.pieces.shape[2] or self.most_steps]), rows.slots
+            )
             allowed = tf.where(repeated_pieces(pieces, step, search.no_repeat_ngram, vocab_size), IMPOSSIBLE, allowed)
         if self.samples:
             numbers = tf.gather(sentences.numbers, sentence_of_row)
@@ -304,10 +306,10 @@ class _Run:
         else:
             values, ids = tf.math.top_k(allowed, min(self.width * (2 if self.num_groups > 1 else 1), vocab_size))
             log_probs = values - normaliser[:, None]
-            if search.pruning_margin is not None:
+            if search.piece_margin is not None:
                 # First pruning. "The best token" is that of the same hypothesis: its own distribution says what is
                 # unlikely.
-                log_probs = tf.where(log_probs >= log_probs[:, :1] - search.pruning_margin, log_probs, IMPOSSIBLE)
+                log_probs = tf.where(log_probs >= log_probs[:, :1] - search.piece_margin, log_probs, IMPOSSIBLE)
         # What has to be taken is taken, and paid for, whatever was ruled out above: the prefix, and `</s>` at the limit.
         forced = tf.where(step + 1 >= limits, END_ID, -1)
         if self.constraints.has_prefix:
@@ -365,8 +367,8 @@ class _Run:
         answers = []
         for number, setting in enumerate(self.penalties):
             to_beat = best_scores[:, number, -1]
-            if self.search.pruning_margin is not None:
-                to_beat = tf.maximum(to_beat, best_scores[:, number, 0] - self.search.pruning_margin)
+            if self.search.hypothesis_margin is not None:
+                to_beat = tf.maximum(to_beat, best_scores[:, number, 0] - self.search.hypothesis_margin)
             answers.append(best_live / length_penalty(limits, setting.length_weight) > to_beat)
         return tf.reduce_any(tf.stack(answers), axis=0)
 

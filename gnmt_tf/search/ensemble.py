@@ -5,8 +5,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from gnmt_tf.data.batch import Batch
 from gnmt_tf.model.decoder import Rows
-from gnmt_tf.model.gnmt import GNMT, GNMTStep
+from gnmt_tf.model.gnmt import GNMT, GNMTStep, Scored
 
 
 class Ensemble:
@@ -26,6 +27,12 @@ class Ensemble:
     def encode(self, source_ids: tf.Tensor, source_lengths: tf.Tensor) -> tuple[Any, ...]:
         """The memories of all models."""
         return tuple(model.encode(source_ids, source_lengths) for model in self.models)
+
+    def scored(self, batch: Batch) -> Scored:
+        """As GNMT's, the mean log-probabilities in place of logits."""
+        scored = [model.scored(batch) for model in self.models]
+        log_probs = sum(tf.nn.log_softmax(one.logits) for one in scored) / len(scored)
+        return Scored(log_probs, sum(one.attention_probs for one in scored) / len(scored))
 
     def start(self, memory: tuple[Any, ...]) -> tuple[Any, ...]:
         """See StepModel."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from gnmt_tf.search.scoring import Penalties, eq_14
-from gnmt_tf.text.vocabulary import END_ID, PAD_ID
+from gnmt_tf.text.vocabulary import PAD_ID
 
 IMPOSSIBLE = float("-inf")
 
@@ -78,7 +78,8 @@ class History(NamedTuple):
         """Room for `num_steps` steps; `shape` is [batch_size, beam_width] as far as it is static."""
         dtypes = tf.int32, tf.int32, tf.float32, tf.float32, tf.float32
         arrays = [tf.TensorArray(dtype, num_steps, element_shape=shape) for dtype in dtypes]
-        return cls(*arrays, tf.TensorArray(tf.float32, num_steps, element_shape=[*shape, source_length]))
+        arrays.append(tf.TensorArray(tf.float32, num_steps, element_shape=[*shape, source_length]))
+        return cls(*arrays)
 
     def write(
         self,
@@ -163,9 +164,7 @@ def read_back(
         tf.TensorArray(tf.float32, most, element_shape=shape),
         tf.TensorArray(tf.float32, most, element_shape=[*shape, arrays.attention_probs.shape[-1]]),
     )
-    *_, out = tf.while_loop(
-        lambda step, *_: step >= 0, back, (most - 1, ends.slots, out), maximum_iterations=most
-    )
+    *_, out = tf.while_loop(lambda step, *_: step >= 0, back, (most - 1, ends.slots, out), maximum_iterations=most)
     ids, piece_log_probs, attention_probs = (array.stack() for array in out)
     return BeamResult(
         tf.transpose(ids, [1, 2, 0]),
@@ -207,9 +206,7 @@ def _best_ends(
     return _Ends(best, tf.gather(log_probs, indices, batch_dims=1), indices // width, indices % width)
 
 
-def _placed(
-    values: tf.Tensor, fill: float, numbers: tf.Tensor, batch_size: int | tf.Tensor
-) -> tf.Tensor:
+def _placed(values: tf.Tensor, fill: float, numbers: tf.Tensor, batch_size: int | tf.Tensor) -> tf.Tensor:
     shape = tf.concat([[batch_size], tf.shape(values)[1:]], axis=0)
     if values.shape[-1] == 0:
         return tf.zeros(shape, values.dtype)

@@ -108,9 +108,7 @@ def alignment(attention: np.ndarray) -> list[tuple[int, int]]:
     return [(int(np.argmax(probs[:-1])), target) for target, probs in enumerate(attention[:-1])]
 
 
-def word_alignment(
-    attention: np.ndarray, source_words: list[int], target_words: list[int]
-) -> list[tuple[int, int]]:
+def word_alignment(attention: np.ndarray, source_words: list[int], target_words: list[int]) -> list[tuple[int, int]]:
     """Links between words: those of their pieces, each once.
 
     Args:

@@ -7,18 +7,19 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from gnmt_tf.config import SearchConfig, UserError
 from gnmt_tf.model.gnmt import GNMT
-from gnmt_tf.search.beam_search import beam_search
+from gnmt_tf.search.beam_search import beam_search_grid
 from gnmt_tf.search.constraints import Constraints
 from gnmt_tf.search.ensemble import Ensemble
 from gnmt_tf.search.history import BeamResult
 from gnmt_tf.search.hypotheses import BLANK, Translation, hypotheses_of_row
+from gnmt_tf.search.scoring import Penalties
 from gnmt_tf.text.normalization import is_blank
 from gnmt_tf.text.segmenter import Segmenter
 from gnmt_tf.text.vocabulary import END_ID, PAD_ID, SPECIAL_PIECES, UNKNOWN_ID
@@ -68,7 +69,8 @@ class Translator:
         # Of several hypotheses with the same text one is kept, so that more are asked for than are given.
         asked_for = search.beam_width if search.n_best > 1 else 1
         self._settings = search.model_copy(update={"n_best": asked_for})
-        self._functions: dict[tuple[bool, int | None], Callable[..., BeamResult]] = {}
+        self._own_penalties = Penalties(search.length_penalty_weight, search.coverage_penalty_weight)
+        self._functions: dict[Any, Callable[..., list[BeamResult]]] = {}
 
     def translate(
         self,
@@ -88,28 +90,48 @@ class Translator:
         Raises:
           UserError: a prefix longer than the length limit, or a model that gives numbers that are not finite.
         """
-        results: list[list[Translation]] = [[] for _ in lines]
+        return self._translate(lines, [self._own_penalties], progress, prefixes, first_number)[0]
+
+    def translate_with_each(
+        self, lines: Sequence[str], penalties: Sequence[Penalties], progress: Callable[[int], None] | None = None
+    ) -> list[list[Translation]]:
+        """Translates lines under several settings of the penalties with one search: see `beam_search_grid`.
+
+        Returns:
+          What `translate` would give, for each setting.
+        """
+        return self._translate(lines, penalties, progress, None, 0)
+
+    def _translate(
+        self,
+        lines: Sequence[str],
+        penalties: Sequence[Penalties],
+        progress: Callable[[int], None] | None,
+        prefixes: Sequence[str] | None,
+        first_number: int,
+    ) -> list[list[Translation]]:
+        # By line, by part of it, by setting.
+        results: list[list[list[Translation]]] = [[] for _ in lines]
         parts: list[tuple[int, _Line]] = []
         for i, line in enumerate(lines):
             prefix = prefixes[i] if prefixes else ""
-            for part in self._parts(line) if not is_blank(line) else []:
-                results[i].append(BLANK)
-                read = self._read(first_number + i, part, prefix if len(results[i]) == 1 else "")
-                parts.append((len(results[i]) - 1, read))
+            for place, part in enumerate(self._parts(line) if not is_blank(line) else []):
+                results[i].append([])
+                parts.append((place, self._read(first_number + i, part, "" if place else prefix)))
         order = sorted(range(len(parts)), key=lambda k: (-len(parts[k][1].ids), k))
         waiting = [len(result) for result in results]
         done = sum(not count for count in waiting)
         for batch in self._batches(order, parts):
-            translations = self._batch([parts[k][1] for k in batch])
-            for k, translation in zip(batch, translations, strict=True):
-                place, line = parts[k]
-                row = line.number - first_number
-                results[row][place] = translation
+            found = self._batch([parts[k][1] for k in batch], penalties)
+            for k, *translations in zip(batch, *found, strict=True):
+                place, read = parts[k]
+                row = read.number - first_number
+                results[row][place] = translations
                 waiting[row] -= 1
                 done += not waiting[row]
             if progress is not None:
                 progress(done)
-        return [_joined(result) for result in results]
+        return [[_joined([part[number] for part in result]) for result in results] for number in range(len(penalties))]
 
     def translate_stream(
         self,
@@ -169,11 +191,11 @@ class Translator:
             yield order[start : start + size]
             start += size
 
-    def _batch(self, lines: list[_Line]) -> Iterator[Translation]:
+    def _batch(self, lines: list[_Line], penalties: Sequence[Penalties]) -> list[list[Translation]]:
         # Without a source character that is unknown there is none to copy.
         copies = any(UNKNOWN_ID in line.ids for line in lines)
-        result = self._search(lines, self.keep_attention or copies)
-        failed_step = int(result.failed_step)
+        results = self._search(lines, self.keep_attention or copies, penalties)
+        failed_step = int(results[0].failed_step)
         if failed_step >= 0:
             raise UserError(
                 "model",
@@ -181,6 +203,9 @@ class Translator:
                 f"NaN or Inf at step {failed_step + 1} of the search for line {lines[0].number + 1} or one beside it",
                 "Its weights are damaged, or training diverged: use another checkpoint.",
             )
+        return [list(self._translations(lines, result)) for result in results]
+
+    def _translations(self, lines: list[_Line], result: BeamResult) -> Iterator[Translation]:
         for row, line in enumerate(lines):
             found = hypotheses_of_row(result, row, line.pieces, line.ids, self.segmenter)[: self.search.n_best]
             if not self.keep_attention:
@@ -194,7 +219,7 @@ class Translator:
             cut = line.cut or best.truncated
             yield Translation(best.text, best.score, len(best.pieces), cut, tuple(found), pieces)
 
-    def _search(self, lines: list[_Line], keep_attention: bool) -> BeamResult:
+    def _search(self, lines: list[_Line], keep_attention: bool, penalties: Sequence[Penalties]) -> list[BeamResult]:
         num_rows, longest, max_steps = len(lines), max(len(line.ids) for line in lines), None
         if self.search.jit_compile:
             num_rows, longest = self.search.batch_size, source_bucket(longest)
@@ -209,30 +234,29 @@ class Translator:
             source_ids[row, : len(line.ids)] = line.ids
             prefix_ids[row, : len(line.prefix)] = line.prefix
             numbers[:, row] = len(line.ids), len(line.prefix), line.number % 2**31
-        function = self._function(keep_attention, bool(most_prefix), max_steps)
-        result = function(source_ids, numbers[0], prefix_ids, numbers[1], numbers[2])
-        return BeamResult(*(values.numpy() for values in result))
-
-    def _function(self, keep_attention: bool, has_prefix: bool, max_steps: int | None) -> Callable[..., BeamResult]:
-        key = keep_attention, has_prefix, max_steps
+        key = keep_attention, bool(most_prefix), max_steps, tuple(penalties)
         if key not in self._functions:
             self._functions[key] = self._make_function(*key)
-        return self._functions[key]
+        found = self._functions[key](source_ids, numbers[0], prefix_ids, numbers[1], numbers[2])
+        return [BeamResult(*(values.numpy() for values in result)) for result in found]
 
-    def _make_function(self, keep_attention: bool, has_prefix: bool, max_steps: int | None):
+    def _make_function(
+        self, keep_attention: bool, has_prefix: bool, max_steps: int | None, penalties: tuple[Penalties, ...]
+    ) -> Callable[..., list[BeamResult]]:
         def run(
             source_ids: tf.Tensor,
             source_lengths: tf.Tensor,
             prefix_ids: tf.Tensor,
             prefix_lengths: tf.Tensor,
             seeds: tf.Tensor,
-        ) -> BeamResult:
+        ) -> list[BeamResult]:
             self.num_compilations += 1
-            prefix = (prefix_ids, prefix_lengths) if has_prefix else (None, None)
-            constraints = Constraints(self._banned_ids, *prefix, seeds)
+            constraints = Constraints(self._banned_ids, seeds=seeds)
+            if has_prefix:
+                constraints = constraints._replace(prefix_ids=prefix_ids, prefix_lengths=prefix_lengths)
             memory = self.model.encode(source_ids, source_lengths)
-            return beam_search(
-                self.model, memory, source_lengths, self._settings, max_steps, keep_attention, constraints
+            return beam_search_grid(
+                self.model, memory, source_lengths, self._settings, penalties, max_steps, keep_attention, constraints
             )
 
         if max_steps is not None:

@@ -38,7 +38,9 @@ def assert_is(result, row, expected, atol=1e-5):
         assert not result.ids[row, n, length:].numpy().any()
         np.testing.assert_allclose(result.scores[row, n], hypothesis.score, atol=atol, rtol=1e-5)
         np.testing.assert_allclose(result.log_probs[row, n], hypothesis.log_prob, atol=atol, rtol=1e-5)
-        np.testing.assert_allclose(result.piece_log_probs[row, n, :length], hypothesis.piece_log_probs, atol=atol, rtol=1e-5)
+        np.testing.assert_allclose(
+            result.piece_log_probs[row, n, :length], hypothesis.piece_log_probs, atol=atol, rtol=1e-5
+        )
         source_length = hypothesis.attention.shape[1]
         np.testing.assert_allclose(
             result.attention_probs[row, n, :length, :source_length], hypothesis.attention, atol=atol
@@ -61,6 +63,7 @@ def configs(draw):
         length_penalty_weight=draw(st.sampled_from([0.0, 0.2, 1.0])),
         coverage_penalty_weight=draw(st.sampled_from([0.0, 0.2, 1.0])),
         pruning_margin=draw(st.sampled_from([None, 0.5, 3.0])),
+        prunings=draw(st.sampled_from(["both", "pieces", "hypotheses"])),
         early_stopping=draw(st.booleans()),
         max_length_factor=1.0,
         max_length_constant=draw(st.integers(0, 5)),
@@ -146,9 +149,7 @@ def test_a_thousand_random_models_are_searched_alike_by_graph_xla_and_the_plain_
     compared = 0
     for seed in range(100):
         MODEL.draw(seed, peak=float(chance.choice([1.0, 4.0, 10.0])))
-        sources = [
-            (*chance.integers(4, VOCAB_SIZE, chance.integers(0, MAX_SOURCE)), 3) for _ in range(BATCH_SIZE)
-        ]
+        sources = [(*chance.integers(4, VOCAB_SIZE, chance.integers(0, MAX_SOURCE)), 3) for _ in range(BATCH_SIZE)]
         result = run(*padded(sources, MAX_SOURCE))
         compared += assert_agrees(result, sources, config, [()] * BATCH_SIZE, ())
     assert compared > 200
@@ -165,7 +166,10 @@ def test_one_run_over_a_grid_of_penalties_gives_what_a_run_for_each_gives(max_st
         memory = MODEL.encode(ids, lengths)
         together = beam_search_grid(MODEL, memory, lengths, config, grid, max_steps)
         for setting, result in zip(grid, together, strict=True):
-            penalties = {"length_penalty_weight": setting.length_weight, "coverage_penalty_weight": setting.coverage_weight}
+            penalties = {
+                "length_penalty_weight": setting.length_weight,
+                "coverage_penalty_weight": setting.coverage_weight,
+            }
             alone = search(MODEL, sources, config.model_copy(update=penalties), max_steps)
             for row in range(len(sources)):
                 length = int(alone.lengths[row, 0])

@@ -102,7 +102,7 @@ def oracle_search(model, source_ids, search, prefix=(), banned=(), gap=None):
             break
     for better, worse in zip(complete, complete[1:], strict=False):
         gap.between(better.score, worse.score)
-    if search.pruning_margin is not None:
+    if search.pruning_margin is not None and search.prunings != "pieces":
         for c in complete:
             gap.between(c.score, complete[0].score - search.pruning_margin)
         complete = [c for c in complete if c.score >= complete[0].score - search.pruning_margin]
@@ -125,7 +125,7 @@ def allowed_pieces(log_probs, hypothesis, length, limit, search, prefix, banned,
         allowed = [i for i in allowed if i != END]
     if search.no_repeat_ngram:
         allowed = [i for i in allowed if not repeats((*hypothesis.ids, i), search.no_repeat_ngram)]
-    if search.pruning_margin is not None and allowed:
+    if search.pruning_margin is not None and search.prunings != "hypotheses" and allowed:
         best = max(log_probs[i] for i in allowed)
         for i in allowed:
             gap.between(log_probs[i], best - search.pruning_margin)
@@ -141,7 +141,7 @@ def repeats(ids, size):
 def can_win(live, complete, limit, search, gap):
     """Whether any live hypothesis could still enter the n best, were the rest of it free and all of it attended to."""
     bound = max(h.log_prob for h in live) / lp(limit, search.length_penalty_weight)
-    if complete and search.pruning_margin is not None:
+    if complete and search.pruning_margin is not None and search.prunings != "pieces":
         gap.between(bound, complete[0].score - search.pruning_margin)
         if bound <= complete[0].score - search.pruning_margin:
             return False

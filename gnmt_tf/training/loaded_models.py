@@ -1,0 +1,70 @@
+"""One trained model, or several as an ensemble, as commands name them."""
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gnmt_tf.config import Config, UserError
+from gnmt_tf.model.gnmt import GNMT
+from gnmt_tf.search.ensemble import Ensemble
+from gnmt_tf.text.segmenter import WordpieceSegmenter
+from gnmt_tf.training.model_directory import LoadedModel, ModelDirectory, Which, load_checkpoint, load_model
+
+
+class LoadedModels(NamedTuple):
+    """What the search needs, and where it comes from.
+
+    Fields:
+      model: one network, or several as an ensemble.
+      segmenter: of the vocabulary that all of them share.
+      config: of the first model.
+      checkpoints: path prefixes, the first model's first.
+      step: training steps behind the first model.
+    """
+
+    model: GNMT | Ensemble
+    segmenter: WordpieceSegmenter
+    config: Config
+    checkpoints: tuple[str, ...]
+    step: int
+
+    @property
+    def first(self) -> GNMT:
+        """The first model alone."""
+        return self.model.models[0] if isinstance(self.model, Ensemble) else self.model
+
+
+def load_models(model_dir: str, which: Which | None = None, ensemble: Sequence[str] = ()) -> LoadedModels:
+    """Loads a model and those to average with.
+
+    Args:
+      model_dir: of the first model.
+      which: its checkpoint; see `load_model`.
+      ensemble: further model directories, or path prefixes of checkpoints in one.
+
+    Raises:
+      UserError: as `load_model`, or vocabularies that differ.
+    """
+    first = load_model(model_dir, which)
+    models = [first, *(_load(path) for path in ensemble)]
+    wanted = first.segmenter.vocabulary.fingerprint
+    for path, loaded in zip(ensemble, models[1:], strict=True):
+        found = loaded.segmenter.vocabulary.fingerprint
+        if found != wanted:
+            raise UserError(
+                f"--ensemble {path}",
+                f"a model with the vocabulary of {model_dir} (fingerprint {wanted})",
+                f"another vocabulary ({found})",
+                "Train its members with the same data.vocabulary.",
+            )
+    model = first.model if len(models) == 1 else Ensemble([loaded.model for loaded in models])
+    checkpoints = tuple(loaded.checkpoint for loaded in models)
+    return LoadedModels(model, first.segmenter, first.config, checkpoints, first.step)
+
+
+def _load(path: str) -> LoadedModel:
+    prefix = os.path.normpath(path).removesuffix(".index")
+    if not os.path.exists(prefix + ".index"):
+        return load_model(path)
+    # DIR/checkpoints/KIND/NAME
+    return load_checkpoint(ModelDirectory(os.path.dirname(os.path.dirname(os.path.dirname(prefix)))), prefix)
