@@ -86,7 +86,8 @@ def _pruning(flag_values: flags.FlagValues, model_dirs: list[str], output: str) 
     rows = measure_pruning(
         lambda settings: Translator(loaded.model, loaded.segmenter, settings),
         search,
-        *([pair[side] for pair in pairs] for side in (0, 1)),
+        [source for source, _ in pairs],
+        [reference for _, reference in pairs],
         lowercase=loaded.segmenter.vocabulary.config.lowercase,
         rounds=flag_values["rounds"].value,
         report=lambda name: print(f"{name} ...", file=sys.stderr),

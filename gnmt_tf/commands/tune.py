@@ -57,9 +57,8 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
         print(file=sys.stderr)
     print(table(grid))
     best = grid.best
-    print(
-        f"best {grid.best_bleu:.2f} at alpha {best.length_weight:g}, beta {best.coverage_weight:g}   {grid.signature}"
-    )
+    at = f"alpha {best.length_weight:g}, beta {best.coverage_weight:g}"
+    print(f"best {grid.best_bleu:.2f} at {at}   {grid.signature}")
     output = flag_values["output"].value
     with open_output(f"{output}.csv", "--output") as file:
         write_table(grid, file)

@@ -6,6 +6,8 @@ Reads an evaluation; gives groups of sentences with their scores and a small HTM
 import base64
 import html
 import io
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -73,12 +75,10 @@ def sentences_of(
 
 def by_length(sentences: Sequence[Sentence], lowercase: bool) -> list[Group]:
     """BLEU by the number of source pieces."""
-    bounds = (0, *LENGTH_BOUNDS, None)
     groups = []
-    for low, high in zip(bounds, bounds[1:], strict=False):
-        name = f"more than {low}" if high is None else f"{low + 1} to {high}"
-        inside = [s for s in sentences if low < s.num_source_pieces and (high is None or s.num_source_pieces <= high)]
-        groups += _group(name, inside, lowercase)
+    for low, high in itertools.pairwise((0, *LENGTH_BOUNDS, math.inf)):
+        name = f"more than {low}" if high == math.inf else f"{low + 1} to {high}"
+        groups += _group(name, [s for s in sentences if low < s.num_source_pieces <= high], lowercase)
     return groups
 
 

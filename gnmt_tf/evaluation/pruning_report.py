@@ -5,7 +5,7 @@ Reads a test set; gives one row for each way of searching, the first being the s
 
 import csv
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from matplotlib.figure import Figure
 
@@ -38,7 +38,7 @@ COLUMNS = PruningRow._fields
 def ways_of_searching(search: SearchConfig) -> dict[str, SearchConfig]:
     """The settings that are compared, by name; `search.pruning_margin` has to be a number."""
     margin = search.pruning_margin
-    changes = {
+    changes: dict[str, dict[str, Any]] = {
         "to the length limit": {"pruning_margin": None, "early_stopping": False},
         "end when none can win": {"pruning_margin": None, "early_stopping": True},
         "pieces pruned": {"pruning_margin": margin, "early_stopping": False, "prunings": "pieces"},

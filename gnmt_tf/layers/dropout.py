@@ -1,7 +1,7 @@
 """Dropout that is a function of (seed, step, place), so that a resumed run drops what the unbroken one would have.
 
-Read by every layer's caller: a `Dropout` says how much to drop at this step; `apply_dropout` and `drop_pieces` do it for
-one tensor.
+Read by every layer's caller: a `Dropout` says how much to drop at this step; `apply_dropout` and `drop_pieces` do it
+for one tensor.
 """
 
 from typing import NamedTuple

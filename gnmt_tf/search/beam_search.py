@@ -54,9 +54,9 @@ class _Sentences(NamedTuple):
 
 
 class _Live(NamedTuple):
-    # One slot a hypothesis, [batch, width]: ids, the piece it took last; log_probs, -inf in an empty slot; rows, where in
-    # the state its own is. accumulated_attention [batch, width, source]; pieces [batch, width, steps], all it took, when
-    # they are needed at every step, else [batch, width, 0].
+    # One slot a hypothesis, [batch, width]: ids, the piece it took last; log_probs, -inf in an empty slot; rows, where
+    # in the state its own is. accumulated_attention [batch, width, source]; pieces [batch, width, steps], all that it
+    # took, when they are needed at every step, else [batch, width, 0].
     ids: tf.Tensor
     log_probs: tf.Tensor
     rows: tf.Tensor
@@ -65,8 +65,8 @@ class _Live(NamedTuple):
 
 
 class _Loop(NamedTuple):
-    # failed_step: the step whose logits were not finite, or -1. state: of the rows of the last step. best_scores: [batch,
-    # settings of the penalties, n_best], the best complete hypotheses so far.
+    # failed_step: the step whose logits were not finite, or -1. state: of the rows of the last step. best_scores:
+    # [batch, settings of the penalties, n_best], the best complete hypotheses so far.
     step: tf.Tensor
     failed_step: tf.Tensor
     sentences: _Sentences
@@ -77,7 +77,7 @@ class _Loop(NamedTuple):
 
 
 class _Taken(NamedTuple):
-    # One step of all rows: the state after it, and by slot the best continuations, [batch, width, k], and the attention.
+    # One step of all rows: the state after it; by slot the best continuations, [batch, width, k], and the attention.
     state: Any
     log_probs: tf.Tensor
     ids: tf.Tensor
@@ -310,7 +310,7 @@ class _Run:
                 # First pruning. "The best token" is that of the same hypothesis: its own distribution says what is
                 # unlikely.
                 log_probs = tf.where(log_probs >= log_probs[:, :1] - search.piece_margin, log_probs, IMPOSSIBLE)
-        # What has to be taken is taken, and paid for, whatever was ruled out above: the prefix, and `</s>` at the limit.
+        # What has to be taken is taken, and paid for, whatever was ruled out above: the prefix, `</s>` at the limit.
         forced = tf.where(step + 1 >= limits, END_ID, -1)
         if self.constraints.has_prefix:
             place = tf.minimum(step, tf.shape(sentences.prefix_ids)[1] - 1)

@@ -15,7 +15,7 @@ class Constraints(NamedTuple):
 
     Fields:
       banned_ids: pieces that no hypothesis may hold, beside the pad and the start.
-      prefix_ids: int32 [batch_size, prefix_length], pieces that hypotheses start with, or None. They may be banned ones.
+      prefix_ids: int32 [batch_size, prefix_length], pieces that hypotheses start with, banned or not; or None.
       prefix_lengths: int32 [batch_size], how many of them.
       seeds: int32 [batch_size], what the random numbers of each sentence depend on beside `search.seed`; by default the
         sentence's place in the batch.

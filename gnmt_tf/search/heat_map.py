@@ -1,4 +1,4 @@
-"""The attention of a translation as a picture: target pieces down, source pieces across, the darker the more attention."""
+"""The attention of a translation as a picture: target pieces down, source pieces across, dark where there is much."""
 
 import base64
 import html
@@ -23,7 +23,6 @@ def draw_attention(translation: Translation) -> Figure:
     figure = Figure(figsize=(size[0], size[1]), dpi=100, layout="constrained")
     axes = figure.subplots()
     axes.imshow(best.attention, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
-    # A dollar sign would start a formula.
     source, target = (
         [piece.replace("$", r"\$") for piece in pieces] for pieces in (translation.source_pieces, best.pieces)
     )
@@ -35,6 +34,11 @@ def draw_attention(translation: Translation) -> Figure:
     axes.grid(which="minor", color="0.9", linewidth=0.5)
     axes.tick_params(which="minor", length=0)
     return figure
+
+
+def _labels(pieces: Sequence[str]) -> list[str]:
+    # A dollar sign would start a formula.
+    return [piece.replace("$", r"\$") for piece in pieces]
 
 
 def attention_page(sources: Sequence[str], translations: Sequence[Translation]) -> str:

@@ -134,7 +134,7 @@ def _text(
     source_ids: list[int],
     segmenter: Segmenter,
 ) -> str:
-    """The text of ids; an unknown piece becomes the unknown source character that it attended to most, if there is one."""
+    """The text of ids; an unknown piece becomes the unknown source character, if any, that it attended to most."""
     unknown = [place for place, source_id in enumerate(source_ids) if source_id == UNKNOWN_ID]
     if attention is None or UNKNOWN_ID not in ids or not unknown:
         return segmenter.decode(ids)

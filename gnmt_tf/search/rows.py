@@ -20,10 +20,8 @@ def filled_rows(filled: tf.Tensor, is_static: bool) -> Rows:
       is_static: whether there have to be as many rows as slots; those of empty ones then stand at the end.
     """
     flat = tf.reshape(filled, [-1])
-    if is_static:
-        slots = tf.argsort(tf.cast(~flat, tf.int32), stable=True)
-    else:
-        slots = tf.cast(tf.where(flat)[:, 0], tf.int32)
+    order = tf.argsort(tf.cast(~flat, tf.int32), stable=True) if is_static else tf.where(flat)[:, 0]
+    slots = tf.cast(order, tf.int32)
     row_of_slot = tf.maximum(tf.cumsum(tf.cast(flat, tf.int32)) - 1, 0)
     return Rows(slots, tf.reshape(row_of_slot, tf.shape(filled)))
 

@@ -173,7 +173,7 @@ def test_one_run_over_a_grid_of_penalties_gives_what_a_run_for_each_gives(max_st
             alone = search(MODEL, sources, config.model_copy(update=penalties), max_steps)
             for row in range(len(sources)):
                 length = int(alone.lengths[row, 0])
-                assert together and int(result.lengths[row, 0]) == length
+                assert int(result.lengths[row, 0]) == length
                 assert result.ids[row, 0, :length].numpy().tolist() == alone.ids[row, 0, :length].numpy().tolist()
                 np.testing.assert_allclose(result.scores[row, 0], alone.scores[row, 0], atol=1e-5)
 
