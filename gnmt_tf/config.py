@@ -237,6 +237,9 @@ class SearchConfig(_Section):
     """Most source positions decoded together, padding counted, beside `batch_size`; null for no such limit."""
     max_source_pieces: Annotated[int, pydantic.Field(gt=1, le=1_000_000)] = 1024
     """Longer sources are cut, and the result is flagged `truncated`."""
+    shortlist: Annotated[int, pydantic.Field(ge=1, le=100)] | None = None
+    """Search among so many likely target pieces for each source piece, and as many frequent ones; null for all pieces,
+    which is exact."""
     long_lines: Literal["cut", "split"] = "cut"
     """What becomes of longer sources: `split` cuts them at the ends of sentences first."""
     jit_compile: bool = False

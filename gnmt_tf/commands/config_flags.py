@@ -41,14 +41,18 @@ def define_search_flags(flag_values: flags.FlagValues) -> None:
         flag_values=flag_values,
     )
     flags.DEFINE_multi_string(
+        "set", [], "Override of a search setting, as search.key=value; may be repeated.", flag_values=flag_values
+    )
+
+
+def define_ensemble_flag(flag_values: flags.FlagValues) -> None:
+    """Adds the repeatable `--ensemble`."""
+    flags.DEFINE_multi_string(
         "ensemble",
         [],
         "Another model directory, or a checkpoint in one (DIR/checkpoints/best/ckpt-500), to average log-probabilities "
         "with; may be repeated.",
         flag_values=flag_values,
-    )
-    flags.DEFINE_multi_string(
-        "set", [], "Override of a search setting, as search.key=value; may be repeated.", flag_values=flag_values
     )
 
 

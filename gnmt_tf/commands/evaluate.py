@@ -5,13 +5,14 @@ Translates --source with the model directory and scores the result against --ref
 
 from absl import flags
 
-from gnmt_tf.commands.config_flags import define_search_flags, load_from_flags, search_from_flags
+from gnmt_tf.commands.config_flags import define_ensemble_flag, define_search_flags, load_from_flags, search_from_flags
 from gnmt_tf.tensorflow_start import start_tensorflow
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
     """Adds this command's flags."""
     define_search_flags(flag_values)
+    define_ensemble_flag(flag_values)
     flags.DEFINE_string("source", None, "Source text, plain or .gz.", required=True, flag_values=flag_values)
     flags.DEFINE_string("reference", None, "Its translation.", required=True, flag_values=flag_values)
     flags.DEFINE_bool(
@@ -40,7 +41,7 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     from gnmt_tf.evaluation.breakdown import BREAKDOWNS, report_page, sentences_of
     from gnmt_tf.evaluation.evaluator import evaluate
     from gnmt_tf.evaluation.log_perplexity import LogPerplexity
-    from gnmt_tf.search.translator import Rate, Translator
+    from gnmt_tf.search.translator import Rate
 
     breakdowns = flag_values["by"].value
     if not set(breakdowns) <= set(BREAKDOWNS):
@@ -57,7 +58,7 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     rate = Rate(len(pairs))
     watched = sys.stderr.isatty()
     evaluation = evaluate(
-        Translator(loaded.model, loaded.segmenter, search, keep_attention="sentence" in breakdowns),
+        loaded.translator(search, keep_attention="sentence" in breakdowns),
         sources := [source for source, _ in pairs],
         references := [reference for _, reference in pairs],
         lowercase,

@@ -75,7 +75,6 @@ def _pruning(flag_values: flags.FlagValues, model_dirs: list[str], output: str) 
     from gnmt_tf.config import UserError
     from gnmt_tf.data.parallel_text import read_pairs
     from gnmt_tf.evaluation.pruning_report import draw_rows, measure_pruning, table, write_table
-    from gnmt_tf.search.translator import Translator
 
     pairs = list(read_pairs(_needed(flag_values, "source"), _needed(flag_values, "reference")))
     loaded, search = _model_and_search(flag_values, model_dirs[0])
@@ -84,7 +83,7 @@ def _pruning(flag_values: flags.FlagValues, model_dirs: list[str], output: str) 
             "search.pruning_margin", "a number of nats", "null", "Give one, for instance --set search.pruning_margin=3."
         )
     rows = measure_pruning(
-        lambda settings: Translator(loaded.model, loaded.segmenter, settings),
+        loaded.translator,
         search,
         [source for source, _ in pairs],
         [reference for _, reference in pairs],
@@ -103,7 +102,6 @@ def _attention(flag_values: flags.FlagValues, model_dirs: list[str], output: str
     from gnmt_tf.commands.output_file import open_output, save_figure
     from gnmt_tf.config import UserError
     from gnmt_tf.search.heat_map import attention_page, draw_attention
-    from gnmt_tf.search.translator import Translator
     from gnmt_tf.text.lines import read_lines
 
     path = _needed(flag_values, "source")
@@ -113,7 +111,7 @@ def _attention(flag_values: flags.FlagValues, model_dirs: list[str], output: str
             f"--source {path}", f"1 to {MOST_PICTURES} lines", str(len(lines)), "Choose those that are to be drawn."
         )
     loaded, search = _model_and_search(flag_values, model_dirs[0])
-    translations = Translator(loaded.model, loaded.segmenter, search, keep_attention=True).translate(lines)
+    translations = loaded.translator(search, keep_attention=True).translate(lines)
     with open_output(f"{output}.html", "--output") as file:
         file.write(attention_page(lines, translations))
     print(f"{output}.html")

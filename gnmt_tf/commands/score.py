@@ -6,13 +6,14 @@ of --target, reads a list in Moses' form and writes it in the order of the new s
 
 from absl import flags
 
-from gnmt_tf.commands.config_flags import define_search_flags, load_from_flags, search_from_flags
+from gnmt_tf.commands.config_flags import define_ensemble_flag, define_search_flags, load_from_flags, search_from_flags
 from gnmt_tf.tensorflow_start import start_tensorflow
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
     """Adds this command's flags."""
     define_search_flags(flag_values)
+    define_ensemble_flag(flag_values)
     flags.DEFINE_string("source", None, "Source text, plain or .gz.", required=True, flag_values=flag_values)
     flags.DEFINE_string("target", None, "Its translation.", flag_values=flag_values)
     flags.DEFINE_string("n_best", None, "An n-best list of its translations.", flag_values=flag_values)

@@ -11,13 +11,14 @@ Everything else is a search setting: see `search` in `gnmt config`, for instance
 
 from absl import flags
 
-from gnmt_tf.commands.config_flags import define_search_flags, load_from_flags, search_from_flags
+from gnmt_tf.commands.config_flags import define_ensemble_flag, define_search_flags, load_from_flags, search_from_flags
 from gnmt_tf.tensorflow_start import start_tensorflow
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
     """Adds this command's flags."""
     define_search_flags(flag_values)
+    define_ensemble_flag(flag_values)
     flags.DEFINE_string("input", None, "Text file, plain or .gz; by default stdin.", flag_values=flag_values)
     flags.DEFINE_string("output", None, "File for the translations; by default stdout.", flag_values=flag_values)
     flags.DEFINE_enum("format", "text", ["text", "json", "moses"], "Form of the output.", flag_values=flag_values)
@@ -51,7 +52,7 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     from gnmt_tf.commands.output_file import open_output
     from gnmt_tf.data.parallel_text import read_pairs
     from gnmt_tf.search.formats import formatted, pharaoh
-    from gnmt_tf.search.translator import Rate, Translator
+    from gnmt_tf.search.translator import Rate
     from gnmt_tf.text.lines import decode_lines, read_lines
 
     source, target = flag_values["input"].value, flag_values["output"].value
@@ -62,7 +63,7 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     search = search_from_flags(flag_values)
     loaded = load_from_flags(flag_values)
     keep_attention = bool(alignment) or flag_values["attention"].value or form == "json"
-    translator = Translator(loaded.model, loaded.segmenter, search, keep_attention)
+    translator = loaded.translator(search, keep_attention)
     if prefix_path:
         pairs = list(read_pairs(source, prefix_path))
         lines, prefixes = iter([line for line, _ in pairs]), [prefix for _, prefix in pairs]

@@ -6,7 +6,7 @@ configuration with the best pair, such as the config.yaml of the model directory
 
 from absl import flags
 
-from gnmt_tf.commands.config_flags import define_search_flags, load_from_flags, search_from_flags
+from gnmt_tf.commands.config_flags import define_ensemble_flag, define_search_flags, load_from_flags, search_from_flags
 from gnmt_tf.tensorflow_start import start_tensorflow
 
 PAPER_GRID = ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
@@ -15,6 +15,7 @@ PAPER_GRID = ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
 def define_flags(flag_values: flags.FlagValues) -> None:
     """Adds this command's flags."""
     define_search_flags(flag_values)
+    define_ensemble_flag(flag_values)
     flags.DEFINE_string("source", None, "Source text, plain or .gz.", required=True, flag_values=flag_values)
     flags.DEFINE_string("reference", None, "Its translation.", required=True, flag_values=flag_values)
     flags.DEFINE_list("alphas", PAPER_GRID, "Length penalty weights.", flag_values=flag_values)
@@ -36,7 +37,7 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     from gnmt_tf.config import to_yaml
     from gnmt_tf.data.parallel_text import read_pairs
     from gnmt_tf.evaluation.penalty_grid import draw_grid, measure_grid, table, write_table
-    from gnmt_tf.search.translator import Rate, Translator
+    from gnmt_tf.search.translator import Rate
 
     pairs = list(read_pairs(flag_values["source"].value, flag_values["reference"].value))
     search = search_from_flags(flag_values)
@@ -50,7 +51,7 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
         if sys.stderr.isatty():
             print(f"\r{rate.describe(done)}\033[K", end="", file=sys.stderr, flush=True)
 
-    translator = Translator(loaded.model, loaded.segmenter, search)
+    translator = loaded.translator(search)
     sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
     grid = measure_grid(translator, sources, references, alphas, betas, lowercase, progress)
     if sys.stderr.isatty():

@@ -55,6 +55,10 @@ def export_saved_model(
     loaded = load_model(model_dir, which)
     directory = ModelDirectory(model_dir)
     search = search or loaded.config.search
+    if search.shortlist is not None:
+        raise UserError(
+            "search.shortlist", "null in an export", str(search.shortlist), "Export with --set search.shortlist=null."
+        )
     path = temporary = ""
     try:
         version = _next_version(export_dir)

@@ -47,6 +47,11 @@ class OutputProjection(keras.layers.Layer):
             sums = project(inputs, self.kernel(embeddings))
         return tf.clip_by_value(sums + self.bias, -logit_bound, logit_bound)
 
+    def part(self, ids: tf.Tensor, embeddings: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+        """Weights and biases of some pieces: ids int32 [n] -> float [num_units, n] and [n]."""
+        kernel = tf.transpose(tf.gather(embeddings, ids)) if self.tied else tf.gather(self.own_kernel, ids, axis=1)
+        return kernel, tf.gather(self.bias, ids)
+
     def cross_entropy(
         self, inputs: tf.Tensor, labels: Labels, logit_bound: tf.Tensor | float, embeddings: tf.Tensor | None = None
     ) -> CrossEntropySums:

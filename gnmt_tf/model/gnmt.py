@@ -4,6 +4,7 @@ Reads a Batch in training (`call`), or source ids and then one target piece afte
 `start`, `initial_state`, `decode_step`); gives logits.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -187,6 +188,12 @@ class GNMT(keras.Model):
         with self._placement.device("output_projection"):
             logits = self.output_projection(step.outputs, self.inference_bounds.logit_bound, self.tied_embeddings)
         return GNMTStep(logits, step.state, step.attention_probs)
+
+    def partial_projection(self, ids: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
+        """The output projection of the pieces `ids` alone: gives a function from outputs to logits float [rows, n]."""
+        kernel, bias = self.output_projection.part(ids, self.tied_embeddings)
+        bound = self.inference_bounds.logit_bound
+        return lambda outputs: tf.clip_by_value(tf.matmul(outputs, kernel) + bias, -bound, bound)
 
     def decoder_step(self, ids: tf.Tensor, state: DecoderState, memory: DecoderMemory, rows: Rows) -> DecoderStep:
         """`decode_step` without the output projection."""

@@ -285,7 +285,8 @@ class _Run:
         logits were finite.
         """
         search, sentences, step = self.search, loop.sentences, loop.step
-        vocab_size = logits.shape[-1]
+        # With a shortlist it is not known before there is a batch, but it is never smaller than the width.
+        vocab_size = logits.shape[-1] or tf.shape(logits)[-1]
         normaliser = tf.reduce_logsumexp(logits, axis=-1)
         sentence_of_row = rows.slots // self.width
         limits = tf.gather(sentences.limits, sentence_of_row)
@@ -294,17 +295,17 @@ class _Run:
             too_early = (step < search.min_length) & (tf.range(vocab_size) == END_ID)
             allowed = tf.where(too_early, IMPOSSIBLE, allowed)
         if search.no_repeat_ngram:
-            pieces = tf.gather(
-                tf.reshape(loop.live.pieces, [-1, loop.live.pieces.shape[2] or self.most_steps]), rows.slots
-            )
-            allowed = tf.where(repeated_pieces(pieces, step, search.no_repeat_ngram, vocab_size), IMPOSSIBLE, allowed)
+            pieces = tf.gather(tf.reshape(loop.live.pieces, [-1, self.most_steps]), rows.slots)
+            repeated = repeated_pieces(pieces, step, search.no_repeat_ngram, vocab_size)
+            allowed = tf.where(repeated, IMPOSSIBLE, allowed)
         if self.samples:
             numbers = tf.gather(sentences.numbers, sentence_of_row)
             keys = self.constraints.sentence_seeds(numbers), step, rows.slots % self.width
             values, ids = sample(allowed, keys, search)
             log_probs = values - normaliser[:, None]
         else:
-            values, ids = tf.math.top_k(allowed, min(self.width * (2 if self.num_groups > 1 else 1), vocab_size))
+            most = self.width * (2 if self.num_groups > 1 else 1)
+            values, ids = tf.math.top_k(allowed, min(most, logits.shape[-1] or self.width))
             log_probs = values - normaliser[:, None]
             if search.piece_margin is not None:
                 # First pruning. "The best token" is that of the same hypothesis: its own distribution says what is

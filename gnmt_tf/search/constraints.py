@@ -17,6 +17,8 @@ class Constraints(NamedTuple):
       banned_ids: pieces that no hypothesis may hold, beside the pad and the start.
       prefix_ids: int32 [batch_size, prefix_length], pieces that hypotheses start with, banned or not; or None.
       prefix_lengths: int32 [batch_size], how many of them.
+      candidate_ids: int32 [candidates], what piece each of the model's is, when it has a shortlist; else None.
+        `prefix_ids` then count among these.
       seeds: int32 [batch_size], what the random numbers of each sentence depend on beside `search.seed`; by default the
         sentence's place in the batch.
     """
@@ -24,6 +26,7 @@ class Constraints(NamedTuple):
     banned_ids: tuple[int, ...] = ()
     prefix_ids: tf.Tensor | None = None
     prefix_lengths: tf.Tensor | None = None
+    candidate_ids: tf.Tensor | None = None
     seeds: tf.Tensor | None = None
 
     @property
@@ -37,12 +40,11 @@ class Constraints(NamedTuple):
             return tf.zeros([batch_size, 0], tf.int32), tf.zeros([batch_size], tf.int32)
         return self.prefix_ids, self.prefix_lengths
 
-    def mask(self, vocab_size: int) -> tf.Tensor:
+    def mask(self, vocab_size: int | tf.Tensor) -> tf.Tensor:
         """float [vocab_size] to add to logits: -inf at what may never be taken, else 0."""
         banned = tf.constant(sorted({*NEVER, *self.banned_ids}))
-        return tf.tensor_scatter_nd_update(
-            tf.zeros([vocab_size]), banned[:, None], tf.fill(tf.shape(banned), float("-inf"))
-        )
+        ids = tf.range(vocab_size) if self.candidate_ids is None else self.candidate_ids
+        return tf.where(tf.reduce_any(ids[:, None] == banned, axis=1), float("-inf"), 0.0)
 
     def sentence_seeds(self, numbers: tf.Tensor) -> tf.Tensor:
         """The seed of each of the sentences `numbers`."""
@@ -52,7 +54,7 @@ class Constraints(NamedTuple):
 NO_CONSTRAINTS = Constraints()
 
 
-def repeated_pieces(pieces: tf.Tensor, step: tf.Tensor, size: int, vocab_size: int) -> tf.Tensor:
+def repeated_pieces(pieces: tf.Tensor, step: tf.Tensor, size: int, vocab_size: int | tf.Tensor) -> tf.Tensor:
     """Which pieces would repeat an n-gram that the hypothesis already holds.
 
     Args:

@@ -23,9 +23,7 @@ def draw_attention(translation: Translation) -> Figure:
     figure = Figure(figsize=(size[0], size[1]), dpi=100, layout="constrained")
     axes = figure.subplots()
     axes.imshow(best.attention, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
-    source, target = (
-        [piece.replace("$", r"\$") for piece in pieces] for pieces in (translation.source_pieces, best.pieces)
-    )
+    source, target = (_labels(pieces) for pieces in (translation.source_pieces, best.pieces))
     axes.set_xticks(range(columns), source, rotation=60, ha="left", rotation_mode="anchor")
     axes.set_yticks(range(rows), target)
     axes.xaxis.tick_top()

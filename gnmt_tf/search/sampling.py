@@ -24,8 +24,8 @@ def sample(
     Returns:
       The logit and the id of the piece drawn, [rows, 1] each.
     """
-    vocab_size = allowed.shape[-1]
-    kept = min(search.sampling_top_k or vocab_size, vocab_size)
+    vocab_size = allowed.shape[-1] or tf.shape(allowed)[-1]
+    kept = tf.minimum(search.sampling_top_k, vocab_size) if search.sampling_top_k else vocab_size
     values, ids = tf.math.top_k(allowed, kept)
     scaled = values / search.temperature
     if search.sampling_top_p < 1.0:

@@ -20,6 +20,7 @@ from gnmt_tf.search.ensemble import Ensemble
 from gnmt_tf.search.history import BeamResult
 from gnmt_tf.search.hypotheses import BLANK, Translation, hypotheses_of_row
 from gnmt_tf.search.scoring import Penalties
+from gnmt_tf.search.shortlist import Shortlist, shortlisted
 from gnmt_tf.text.normalization import is_blank
 from gnmt_tf.text.segmenter import Segmenter
 from gnmt_tf.text.vocabulary import END_ID, PAD_ID, SPECIAL_PIECES, UNKNOWN_ID
@@ -48,13 +49,19 @@ class Translator:
       segmenter: of the vocabulary that the model was trained with.
       search: width, penalties, limits, batch size, and everything else.
       keep_attention: whether hypotheses hold their attention.
+      shortlist: the table that `search.shortlist` needs.
 
     Raises:
       UserError: settings that do not fit the vocabulary.
     """
 
     def __init__(
-        self, model: GNMT | Ensemble, segmenter: Segmenter, search: SearchConfig, keep_attention: bool = False
+        self,
+        model: GNMT | Ensemble,
+        segmenter: Segmenter,
+        search: SearchConfig,
+        keep_attention: bool = False,
+        shortlist: Shortlist | None = None,
     ):
         self.model, self.segmenter, self.search, self.keep_attention = model, segmenter, search, keep_attention
         self.num_compilations = 0
@@ -66,6 +73,14 @@ class Translator:
                 str(search.beam_width),
                 "Choose a smaller one; beyond 12 there is little to win.",
             )
+        if search.shortlist is not None and shortlist is None:
+            raise UserError(
+                "search.shortlist",
+                "null, unless a table of pieces that occur together is given",
+                str(search.shortlist),
+                "Give the table, shortlist.npz of the model directory, or set it to null.",
+            )
+        self._shortlist = shortlist if search.shortlist is not None else None
         # Of several hypotheses with the same text one is kept, so that more are asked for than are given.
         asked_for = search.beam_width if search.n_best > 1 else 1
         self._settings = search.model_copy(update={"n_best": asked_for})
@@ -234,11 +249,21 @@ class Translator:
             source_ids[row, : len(line.ids)] = line.ids
             prefix_ids[row, : len(line.prefix)] = line.prefix
             numbers[:, row] = len(line.ids), len(line.prefix), line.number % 2**31
+        candidates = np.zeros([0], np.int32)
+        if self._shortlist is not None and self.search.shortlist is not None:
+            # The search counts pieces among the candidates.
+            pieces = (piece for line in lines for piece in line.ids)
+            further = {piece for line in lines for piece in line.prefix} | set(range(self.search.beam_width))
+            candidates = self._shortlist.candidates(pieces, self.search.shortlist, further)
+            prefix_ids = np.searchsorted(candidates, prefix_ids).astype(np.int32)
         key = keep_attention, bool(most_prefix), max_steps, tuple(penalties)
         if key not in self._functions:
             self._functions[key] = self._make_function(*key)
-        found = self._functions[key](source_ids, numbers[0], prefix_ids, numbers[1], numbers[2])
-        return [BeamResult(*(values.numpy() for values in result)) for result in found]
+        found = self._functions[key](source_ids, numbers[0], prefix_ids, numbers[1], numbers[2], candidates)
+        results = [BeamResult(*(values.numpy() for values in result)) for result in found]
+        if not len(candidates):
+            return results
+        return [result._replace(ids=candidates[result.ids]) for result in results]
 
     def _make_function(
         self, keep_attention: bool, has_prefix: bool, max_steps: int | None, penalties: tuple[Penalties, ...]
@@ -249,20 +274,25 @@ class Translator:
             prefix_ids: tf.Tensor,
             prefix_lengths: tf.Tensor,
             seeds: tf.Tensor,
+            candidates: tf.Tensor,
         ) -> list[BeamResult]:
             self.num_compilations += 1
             constraints = Constraints(self._banned_ids, seeds=seeds)
             if has_prefix:
                 constraints = constraints._replace(prefix_ids=prefix_ids, prefix_lengths=prefix_lengths)
-            memory = self.model.encode(source_ids, source_lengths)
+            model = self.model
+            if self._shortlist is not None:
+                model = shortlisted(model, candidates)
+                constraints = constraints._replace(candidate_ids=candidates)
+            memory = model.encode(source_ids, source_lengths)
             return beam_search_grid(
-                self.model, memory, source_lengths, self._settings, penalties, max_steps, keep_attention, constraints
+                model, memory, source_lengths, self._settings, penalties, max_steps, keep_attention, constraints
             )
 
         if max_steps is not None:
             return tf.function(run, jit_compile=True, autograph=False)
         ids, lengths = tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)
-        return tf.function(run, input_signature=[ids, lengths, ids, lengths, lengths], autograph=False)
+        return tf.function(run, input_signature=[ids, lengths, ids, lengths, lengths, lengths], autograph=False)
 
 
 def source_bucket(length: int) -> int:

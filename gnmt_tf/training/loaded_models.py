@@ -4,9 +4,11 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gnmt_tf.config import Config, UserError
+from gnmt_tf.config import Config, SearchConfig, UserError
 from gnmt_tf.model.gnmt import GNMT
 from gnmt_tf.search.ensemble import Ensemble
+from gnmt_tf.search.shortlist import Shortlist
+from gnmt_tf.search.translator import Translator
 from gnmt_tf.text.segmenter import WordpieceSegmenter
 from gnmt_tf.training.model_directory import LoadedModel, ModelDirectory, Which, load_checkpoint, load_model
 
@@ -20,6 +22,7 @@ class LoadedModels(NamedTuple):
       config: of the first model.
       checkpoints: path prefixes, the first model's first.
       step: training steps behind the first model.
+      model_dir: of the first model.
     """
 
     model: GNMT | Ensemble
@@ -27,6 +30,19 @@ class LoadedModels(NamedTuple):
     config: Config
     checkpoints: tuple[str, ...]
     step: int
+    model_dir: str
+
+    def translator(self, search: SearchConfig, keep_attention: bool = False) -> Translator:
+        """A translator with these settings.
+
+        Raises:
+          UserError: as Translator and `Shortlist.load`.
+        """
+        shortlist = None
+        if search.shortlist is not None:
+            path = ModelDirectory(self.model_dir).shortlist_path
+            shortlist = Shortlist.load(path, self.segmenter.vocabulary.size)
+        return Translator(self.model, self.segmenter, search, keep_attention, shortlist)
 
     @property
     def first(self) -> GNMT:
@@ -59,7 +75,7 @@ def load_models(model_dir: str, which: Which | None = None, ensemble: Sequence[s
             )
     model = first.model if len(models) == 1 else Ensemble([loaded.model for loaded in models])
     checkpoints = tuple(loaded.checkpoint for loaded in models)
-    return LoadedModels(model, first.segmenter, first.config, checkpoints, first.step)
+    return LoadedModels(model, first.segmenter, first.config, checkpoints, first.step, model_dir)
 
 
 def _load(path: str) -> LoadedModel:

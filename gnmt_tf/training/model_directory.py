@@ -30,6 +30,7 @@ class ModelDirectory:
         self.path = path
         self.config_path = os.path.join(path, "config.yaml")
         self.vocabulary_path = os.path.join(path, "vocabulary.json")
+        self.shortlist_path = os.path.join(path, "shortlist.npz")
         self.logs_path = os.path.join(path, "logs")
 
     def checkpoints_path(self, which: Which) -> str:

@@ -20,6 +20,7 @@ from gnmt_tf.data.parallel_text import PieceCorpus, load_corpus, read_pairs
 from gnmt_tf.data.piece_dropout import PieceDropout
 from gnmt_tf.evaluation.evaluator import evaluate
 from gnmt_tf.evaluation.log_perplexity import LogPerplexity
+from gnmt_tf.search.shortlist import learn_shortlist
 from gnmt_tf.search.translator import Translator
 from gnmt_tf.text.segmenter import WordpieceSegmenter
 from gnmt_tf.text.vocabulary import Vocabulary
@@ -105,6 +106,8 @@ def train(
         model.exchange_weights()
         check_corpus(state, corpus, train_paths)
         say(output, f"Continuing after step {model.step} ({prefix}).")
+    if not os.path.exists(directory.shortlist_path):
+        learn_shortlist(corpus, vocabulary.size, config.training.seed).save(directory.shortlist_path)
     return _fit(config, directory, model, segmenter, corpus, state, checkpoint, output)
 
 

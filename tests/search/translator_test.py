@@ -1,9 +1,17 @@
+import math
+from collections import Counter
+
 import numpy as np
 import pytest
 
-from gnmt_tf.config import SearchConfig
-from gnmt_tf.search.translator import BLANK, Rate, Translator
-from gnmt_tf.training.model_directory import load_model
+from gnmt_tf.config import SearchConfig, UserError
+from gnmt_tf.search.ensemble import Ensemble
+from gnmt_tf.search.scorer import NOTHING, PairScorer, parse_n_best
+from gnmt_tf.search.shortlist import Shortlist
+from gnmt_tf.search.translator import BLANK, Rate, Translator, source_bucket
+from gnmt_tf.training.model_directory import ModelDirectory, load_model
+
+WORDS = ["one", "two", "red", "cat"]
 
 
 @pytest.fixture(scope="module")
@@ -12,19 +20,47 @@ def loaded(trained_model):
 
 
 @pytest.fixture(scope="module")
-def translator(loaded):
-    return Translator(loaded.model, loaded.segmenter, SearchConfig(beam_width=2, batch_size=4, max_source_pieces=12))
+def make(loaded):
+    """Translators by their settings, each made once."""
+    made = {}
+
+    def make(keep_attention=False, **settings):
+        key = keep_attention, tuple(settings.items())
+        if key not in made:
+            settings = {"beam_width": 2, "batch_size": 4, "max_source_pieces": 12} | settings
+            made[key] = Translator(loaded.model, loaded.segmenter, SearchConfig(**settings), keep_attention)
+        return made[key]
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def translator(make):
+    return make()
+
+
+def random_lines(count, share_blank=0.25, seed=1):
+    chance = np.random.default_rng(seed)
+    return [
+        " " * int(chance.integers(0, 4))
+        if chance.random() < share_blank
+        else " ".join(chance.choice(WORDS, chance.integers(1, 8)))
+        for _ in range(count)
+    ]
 
 
 def test_lines_keep_their_places_with_a_quarter_of_them_blank(translator):
-    chance = np.random.default_rng(1)
-    words = ["one", "two", "red", "cat"]
-    lines = [" ".join(chance.choice(words, n)) if n % 4 else " " * n for n in chance.integers(0, 8, 40)]
-    alone = {line: translator.translate([line])[0] for line in set(lines)}
-    for line, together in zip(lines, translator.translate(lines), strict=True):
-        assert together.text == alone[line].text
-        assert together.score == pytest.approx(alone[line].score, abs=1e-4)
-    assert list(translator.translate_stream(iter(lines))) == translator.translate(lines)
+    lines = random_lines(1300)
+    alone = {line: translator.translate([line])[0] for line in sorted(set(lines))[:25]}
+    together = translator.translate(lines)
+    assert len(together) == 1300
+    for line, translation in zip(lines, together, strict=True):
+        assert (translation == BLANK) == (not line.strip())
+        if line in alone:
+            assert translation.text == alone[line].text
+            assert translation.score == pytest.approx(alone[line].score, abs=1e-4)
+    streamed = list(translator.translate_stream(iter(lines)))
+    assert [t.text for t in streamed] == [t.text for t in together]
 
 
 @pytest.mark.parametrize("line", ["", " ", "\t \t", "\u00a0", "\u2028", "\u3000\u00a0"])
@@ -43,6 +79,243 @@ def test_a_line_of_five_thousand_words_is_cut_and_flagged(translator):
     short, long = translator.translate(["one two", "one " * 5000])
     assert long.truncated
     assert translator.translate(["one two"])[0].text == short.text
+
+
+def test_a_long_line_is_split_at_the_ends_of_its_sentences(make):
+    sentences = ["one two red .", "two cat one one .", "red red ."]
+    (whole,) = make(long_lines="split").translate([" ".join(sentences)])
+    assert whole.text == " ".join(t.text for t in make().translate(sentences))
+    assert whole.truncated == any(t.truncated for t in make().translate(sentences))
+    (cut,) = make().translate([" ".join(sentences)])
+    assert cut.truncated
+
+
+def test_a_batch_of_three_thousand_lines_is_translated(make):
+    lines = random_lines(3000, seed=4)
+    translator = make(batch_size=3000)
+    assert len(translator.translate(lines)) == 3000
+
+
+def test_batches_by_tokens_hold_no_more_than_asked_for_and_change_nothing(make, translator):
+    lines = random_lines(60)
+    by_tokens = make(batch_tokens=20)
+    shapes = []
+    inner = by_tokens._search
+
+    def seen(batch, *rest):
+        shapes.append(len(batch) * max(len(line.ids) for line in batch))
+        return inner(batch, *rest)
+
+    by_tokens._search = seen
+    assert [t.text for t in by_tokens.translate(lines)] == [t.text for t in translator.translate(lines)]
+    assert max(shapes) <= 20
+    assert len(set(shapes)) > 1
+
+
+def test_n_best_hypotheses_have_different_texts_the_best_first_and_the_same_one_first(make, translator):
+    lines = random_lines(20)
+    for one, many in zip(translator.translate(lines), make(n_best=2).translate(lines), strict=True):
+        assert many.text == one.text
+        texts = [h.text for h in many.hypotheses]
+        assert len(set(texts)) == len(texts) <= 2
+        assert [h.score for h in many.hypotheses] == sorted((h.score for h in many.hypotheses), reverse=True)
+
+
+def test_a_hypothesis_tells_its_pieces_and_their_log_probabilities(make, loaded):
+    (translation,) = make(keep_attention=True, n_best=2).translate(["one two red"])
+    for hypothesis in translation.hypotheses:
+        assert hypothesis.pieces[-1] == "</s>"
+        assert len(hypothesis.pieces) == len(hypothesis.piece_log_probs) == len(hypothesis.attention)
+        assert sum(hypothesis.piece_log_probs) == pytest.approx(hypothesis.log_prob, abs=1e-4)
+        assert loaded.segmenter.restore(hypothesis.pieces[:-1]) == hypothesis.text
+        np.testing.assert_allclose(hypothesis.attention.sum(axis=1), 1.0, atol=1e-5)
+        assert hypothesis.attention.shape[1] == len(translation.source_pieces)
+
+
+def test_a_translation_starts_with_the_prefix_that_is_asked_for(translator):
+    lines = ["one two", "red", "cat cat one"]
+    results = translator.translate(lines, prefixes=["chat rouge", "", "deux"])
+    assert results[0].text.startswith("chat rouge")
+    assert results[2].text.startswith("deux")
+    assert results[1].text == translator.translate(["red"])[0].text
+
+
+def test_a_prefix_longer_than_the_limit_is_refused_by_line(translator):
+    with pytest.raises(UserError, match=r"target prefix of line 2: expected at most \d+ pieces"):
+        translator.translate(["one", "two"], prefixes=["", "chat " * 100])
+
+
+def test_a_banned_piece_does_not_occur(make, translator):
+    lines = random_lines(10, share_blank=0.0)
+    pieces = Counter(p for t in translator.translate(lines) for h in t.hypotheses for p in h.pieces if p != "</s>")
+    banned = pieces.most_common(1)[0][0]
+    without = make(banned_pieces=(banned,)).translate(lines)
+    assert not any(banned in h.pieces for t in without for h in t.hypotheses)
+
+
+def test_a_banned_piece_that_is_not_in_the_vocabulary_is_refused(loaded):
+    with pytest.raises(UserError, match=r"search.banned_pieces.*'nowhere'"):
+        Translator(loaded.model, loaded.segmenter, SearchConfig(banned_pieces=("nowhere",)))
+
+
+def test_a_width_above_the_vocabulary_is_refused(loaded):
+    with pytest.raises(UserError, match=r"search.beam_width: expected at most \d+"):
+        Translator(loaded.model, loaded.segmenter, SearchConfig(beam_width=1000))
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_no_n_gram_occurs_twice(make, size):
+    for translation in make(no_repeat_ngram=size).translate(random_lines(12, share_blank=0.0)):
+        pieces = translation.hypotheses[0].pieces[:-1]
+        n_grams = [pieces[i : i + size] for i in range(len(pieces) - size + 1)]
+        assert len(set(n_grams)) == len(n_grams)
+
+
+def test_translations_have_the_least_length(make):
+    for translation in make(min_length=9).translate(random_lines(8, share_blank=0.0)):
+        assert translation.num_pieces >= 10
+
+
+def test_an_unknown_character_is_copied_from_where_the_attention_lies(make, loaded):
+    line = "one 漢 two"
+    unknown = "<unk>"
+    prefix = "漢"
+    (translation,) = make(keep_attention=True).translate([line], prefixes=[prefix])
+    assert unknown in translation.hypotheses[0].pieces
+    assert "漢" in translation.text
+    assert "\u2047" not in translation.text
+    # Without an unknown character in the source there is nothing to copy.
+    (translation,) = make(keep_attention=True).translate(["one two"], prefixes=[prefix])
+    assert "\u2047" in translation.text
+
+
+def test_samples_depend_on_the_seed_and_the_line_but_not_on_the_batch(make):
+    lines = random_lines(10, share_blank=0.0)
+    settings = {"method": "sample", "beam_width": 3, "n_best": 3}
+    first, other = make(**settings, seed=1), make(**settings, seed=2)
+    texts = [[h.text for h in t.hypotheses] for t in first.translate(lines)]
+    small = Translator(first.model, first.segmenter, first.search.model_copy(update={"batch_size": 3}))
+    assert texts == [[h.text for h in t.hypotheses] for t in small.translate(lines)]
+    assert texts != [[h.text for h in t.hypotheses] for t in other.translate(lines)]
+    same_line = first.translate(["one two red"] * 6)
+    assert len({t.text for t in same_line}) > 1
+
+
+def test_sampling_from_the_single_most_probable_piece_is_greedy_search(make):
+    lines = random_lines(10, share_blank=0.0)
+    greedy = make(beam_width=1, pruning_margin=None)
+    one = make(method="sample", beam_width=1, sampling_top_k=1)
+    tiny = make(method="sample", beam_width=1, sampling_top_p=1e-6)
+    cold = make(method="sample", beam_width=1, temperature=1e-4)
+    expected = [t.text for t in greedy.translate(lines)]
+    for translator in (one, tiny, cold):
+        assert [t.text for t in translator.translate(lines)] == expected
+
+
+def test_a_model_that_gives_nan_ends_in_an_error_that_names_the_step(trained_model):
+    loaded = load_model(str(trained_model))
+    loaded.model.output_projection.bias.assign(loaded.model.output_projection.bias * math.nan)
+    with pytest.raises(UserError, match="NaN or Inf at step 1 of the search for line 1"):
+        Translator(loaded.model, loaded.segmenter, SearchConfig(beam_width=2)).translate(["one"])
+
+
+def test_the_compiled_search_is_compiled_once_for_each_bucket(make, translator):
+    compiled = make(jit_compile=True, batch_size=4, max_source_pieces=12)
+    lines = random_lines(30)
+    texts = [t.text for t in compiled.translate(lines)]
+    assert texts == [t.text for t in translator.translate(lines)]
+    buckets = {source_bucket(len(compiled.segmenter.encode(line)) + 1) for line in lines if line.strip()}
+    assert compiled.num_compilations <= len(buckets) <= 2
+    count = compiled.num_compilations
+    compiled.translate(lines[:7])
+    assert compiled.num_compilations == count
+
+
+def test_buckets_grow_by_a_third_or_a_half():
+    assert [source_bucket(n) for n in (1, 8, 9, 13, 17, 25, 33, 49, 65)] == [8, 8, 12, 16, 24, 32, 48, 64, 96]
+
+
+def test_an_ensemble_of_one_model_twice_is_that_model(loaded, translator):
+    lines = random_lines(12)
+    twice = Translator(Ensemble([loaded.model, loaded.model]), loaded.segmenter, translator.search)
+    for one, two in zip(translator.translate(lines), twice.translate(lines), strict=True):
+        assert two.text == one.text
+        assert two.score == pytest.approx(one.score, abs=1e-4)
+
+
+def test_a_pair_gets_the_score_that_the_search_gave_it(make, loaded):
+    lines = random_lines(12)
+    translations = make(keep_attention=True).translate(lines)
+    scorer = PairScorer(loaded.model, loaded.segmenter, make().search)
+    scores = scorer([(line, t.text) for line, t in zip(lines, translations, strict=True)])
+    compared = 0
+    for line, translation, score in zip(lines, translations, scores, strict=True):
+        if not line.strip():
+            assert score == NOTHING
+        elif (
+            translation.text
+            and tuple(loaded.segmenter.pieces(translation.text)) == (translation.hypotheses[0].pieces[:-1])
+        ):
+            best = translation.hypotheses[0]
+            assert score.score == pytest.approx(best.score, abs=1e-4)
+            assert score.log_prob == pytest.approx(best.log_prob, abs=1e-4)
+            assert score.piece_log_probs == pytest.approx(best.piece_log_probs, abs=1e-4)
+            compared += 1
+    assert compared > 3
+    (nothing,) = scorer([("one", " ")])
+    assert nothing.score == -math.inf
+
+
+@pytest.mark.parametrize(("line", "message"), [("no list", "number"), ("x ||| y", "number"), ("7 ||| y", "0 to 1")])
+def test_a_line_that_is_no_n_best_list_is_named(line, message):
+    with pytest.raises(UserError, match=rf"list:2: .*{message}"):
+        parse_n_best(["0 ||| fine ||| 1", line], "list", 2)
+
+
+def test_a_shortlist_of_everything_changes_nothing_and_a_short_one_keeps_to_its_pieces(
+    loaded, trained_model, translator
+):
+    path = ModelDirectory(str(trained_model)).shortlist_path
+    table = Shortlist.load(path, loaded.segmenter.vocabulary.size)
+    lines = random_lines(12)
+    size = loaded.segmenter.vocabulary.size
+    whole = Shortlist(np.tile(np.arange(size, dtype=np.int32), [size, 2])[:, :100], np.arange(size, dtype=np.int32))
+    settings = translator.search.model_copy(update={"shortlist": 100})
+    exact = Translator(loaded.model, loaded.segmenter, settings, shortlist=whole)
+    assert [t.text for t in exact.translate(lines)] == [t.text for t in translator.translate(lines)]
+    short = translator.search.model_copy(update={"shortlist": 1, "batch_size": 1})
+    names = loaded.segmenter.vocabulary.pieces
+    for line, translation in zip(
+        lines, Translator(loaded.model, loaded.segmenter, short, shortlist=table).translate(lines), strict=True
+    ):
+        if line.strip():
+            ids = [*loaded.segmenter.encode(line), 3]
+            allowed = {names[i] for i in table.candidates(ids, 1, range(2))}
+            assert set(translation.hypotheses[0].pieces) <= allowed
+
+
+def test_a_shortlist_without_a_table_or_with_another_vocabularys_is_refused(loaded, tmp_path):
+    with pytest.raises(UserError, match=r"search.shortlist: expected null"):
+        Translator(loaded.model, loaded.segmenter, SearchConfig(shortlist=10))
+    with pytest.raises(UserError, match="expected the table of pieces"):
+        Shortlist.load(str(tmp_path / "none.npz"), 10)
+    (tmp_path / "damaged.npz").write_bytes(b"no archive")
+    with pytest.raises(UserError, match="expected the table of pieces"):
+        Shortlist.load(str(tmp_path / "damaged.npz"), 10)
+    Shortlist(np.zeros([4, 100], np.int32), np.zeros([4], np.int32)).save(str(tmp_path / "four.npz"))
+    with pytest.raises(UserError, match="expected a table for 10 pieces, got one for 4"):
+        Shortlist.load(str(tmp_path / "four.npz"), 10)
+
+
+def test_the_table_of_a_word_by_word_corpus_has_each_words_translation_first(loaded, trained_model):
+    table = Shortlist.load(ModelDirectory(str(trained_model)).shortlist_path, loaded.segmenter.vocabulary.size)
+    known = 0
+    for source, target in {"one": "un", "two": "deux", "red": "rouge", "cat": "chat"}.items():
+        (first, *rest), (translated, *more) = loaded.segmenter.encode(source), loaded.segmenter.encode(target)
+        if not rest and not more:
+            assert translated in table.targets[first, :2].tolist()
+            known += 1
+    assert known
 
 
 def test_progress_counts_every_line(translator):
