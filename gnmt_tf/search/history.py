@@ -18,7 +18,7 @@ class BeamResult(NamedTuple):
 
     Fields:
       ids: int32 [batch_size, n_best, target_length], `</s>` last, then the pad id; target_length is that of the longest
-        hypothesis, or `max_steps` when that is given.
+        hypothesis, at least 1, or `max_steps` when that is given.
       lengths: int32 [batch_size, n_best], `</s>` counted.
       scores: float [batch_size, n_best], eq. 14.
       log_probs: float [batch_size, n_best], log P(Y|X).
@@ -138,7 +138,7 @@ def read_back(
     ends = _best_ends(arrays, num_steps, penalties, n_best, pruning_margin)
     exists = ends.scores > IMPOSSIBLE
     lengths = tf.where(exists, ends.steps + 1, 0)
-    most = tf.reduce_max(lengths) if max_steps is None else max_steps
+    most = tf.maximum(tf.reduce_max(lengths), 1) if max_steps is None else max_steps
 
     def back(step: tf.Tensor, slots: tf.Tensor, out: tuple[tf.TensorArray, ...]):
         # `slots` is where the hypothesis stands after the step; at its end that is where `</s>` was taken.

@@ -145,11 +145,11 @@ def test_a_prefix_longer_than_the_limit_is_refused_by_line(translator):
         translator.translate(["one", "two"], prefixes=["", "chat " * 100])
 
 
-def test_a_banned_piece_does_not_occur(make, translator):
+def test_a_banned_piece_does_not_occur(make):
     lines = random_lines(10, share_blank=0.0)
-    pieces = Counter(p for t in translator.translate(lines) for h in t.hypotheses for p in h.pieces if p != "</s>")
+    pieces = Counter(p for t in make(min_length=3).translate(lines) for h in t.hypotheses for p in h.pieces if p != "</s>")
     banned = pieces.most_common(1)[0][0]
-    without = make(banned_pieces=(banned,)).translate(lines)
+    without = make(min_length=3, banned_pieces=(banned,)).translate(lines)
     assert not any(banned in h.pieces for t in without for h in t.hypotheses)
 
 
@@ -244,26 +244,25 @@ def test_an_ensemble_of_one_model_twice_is_that_model(loaded, translator):
 
 
 def test_a_pair_gets_the_score_that_the_search_gave_it(make, loaded):
-    lines = random_lines(12)
-    translations = make(keep_attention=True).translate(lines)
+    lines, target = ["one two", "red", "cat cat one two red"], "chat un rouge"
+    # With the target as a prefix and no room for more, it is what the search finds.
+    length = len(loaded.segmenter.encode(target)) + 1
+    translator = make(keep_attention=True, max_length_factor=1e-3, max_length_constant=length)
+    translations = translator.translate(lines, prefixes=[target] * 3)
+    scores = PairScorer(loaded.model, loaded.segmenter, translator.search)([(line, target) for line in lines])
+    for translation, score in zip(translations, scores, strict=True):
+        (best,) = translation.hypotheses
+        assert best.text == target
+        assert score.score == pytest.approx(best.score, abs=1e-4)
+        assert score.log_prob == pytest.approx(best.log_prob, abs=1e-4)
+        assert score.piece_log_probs == pytest.approx(best.piece_log_probs, abs=1e-4)
+
+
+def test_pairs_with_a_blank_side_are_scored_without_the_model(make, loaded):
     scorer = PairScorer(loaded.model, loaded.segmenter, make().search)
-    scores = scorer([(line, t.text) for line, t in zip(lines, translations, strict=True)])
-    compared = 0
-    for line, translation, score in zip(lines, translations, scores, strict=True):
-        if not line.strip():
-            assert score == NOTHING
-        elif (
-            translation.text
-            and tuple(loaded.segmenter.pieces(translation.text)) == (translation.hypotheses[0].pieces[:-1])
-        ):
-            best = translation.hypotheses[0]
-            assert score.score == pytest.approx(best.score, abs=1e-4)
-            assert score.log_prob == pytest.approx(best.log_prob, abs=1e-4)
-            assert score.piece_log_probs == pytest.approx(best.piece_log_probs, abs=1e-4)
-            compared += 1
-    assert compared > 3
-    (nothing,) = scorer([("one", " ")])
-    assert nothing.score == -math.inf
+    one_blank, both_blank = scorer([("one", " "), ("", " ")])
+    assert one_blank.score == -math.inf
+    assert both_blank == NOTHING
 
 
 @pytest.mark.parametrize(("line", "message"), [("no list", "number"), ("x ||| y", "number"), ("7 ||| y", "0 to 1")])
