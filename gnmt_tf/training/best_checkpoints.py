@@ -62,7 +62,7 @@ class BestCheckpoints:
         others = [ranked for ranked in self._ranked if ranked.prefix != prefix]
         ranked = sorted([*others, Ranked(bleu, -log_perplexity, prefix)])
         self._ranked = ranked[-self._keep :]
-        _list_checkpoints(self._path, [one.prefix for one in self._ranked])
+        list_checkpoints(self._path, [one.prefix for one in self._ranked])
         for dropped in ranked[: -self._keep]:
             for path in glob.glob(glob.escape(dropped.prefix) + ".*"):
                 os.remove(path)
@@ -101,11 +101,11 @@ def average_checkpoints(model_dir: str, which: Which, last: int | None = None) -
     os.makedirs(path, exist_ok=True)
     prefix = os.path.join(path, f"ckpt-{step}")
     average.save(prefix, step)
-    _list_checkpoints(path, [prefix])
+    list_checkpoints(path, [prefix])
     return average._replace(checkpoint=prefix, step=step)
 
 
-def _list_checkpoints(path: str, prefixes: list[str]) -> None:
+def list_checkpoints(path: str, prefixes: list[str]) -> None:
     """Writes TensorFlow's list of a directory's checkpoints, relative to it, so that it can be moved.
 
     TensorFlow writes such a list only for the checkpoints of a CheckpointManager, which keeps the latest ones.

@@ -38,3 +38,7 @@ def test_train_speed(tmp_path):
     assert values["tokens_per_second"] > 0
     assert values["bfloat16_tokens_per_second"] > 0
     assert values["peak_memory_gib"] > values["needed_memory_gib"] > 0
+
+
+def test_search_speed(tmp_path):
+    assert rows_of(tmp_path, "search_speed")["words_per_second"] > 0

@@ -147,7 +147,9 @@ def test_a_prefix_longer_than_the_limit_is_refused_by_line(translator):
 
 def test_a_banned_piece_does_not_occur(make):
     lines = random_lines(10, share_blank=0.0)
-    pieces = Counter(p for t in make(min_length=3).translate(lines) for h in t.hypotheses for p in h.pieces if p != "</s>")
+    pieces = Counter(
+        p for t in make(min_length=3).translate(lines) for h in t.hypotheses for p in h.pieces if p != "</s>"
+    )
     banned = pieces.most_common(1)[0][0]
     without = make(min_length=3, banned_pieces=(banned,)).translate(lines)
     assert not any(banned in h.pieces for t in without for h in t.hypotheses)
