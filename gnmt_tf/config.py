@@ -215,6 +215,8 @@ class SearchConfig(_Section):
     """Fewest pieces before `</s>`; the length limit goes before it."""
     n_best: PositiveInt = 1
     """Hypotheses to give; beyond 1, those with the same text count once."""
+    source_prefix: str = ""
+    """Text put before every source line, such as the token that names the target language to a multilingual model."""
     banned_pieces: tuple[str, ...] = ()
     """Pieces of the vocabulary that no translation may hold, `<unk>` among them if wanted."""
     no_repeat_ngram: Annotated[int, pydantic.Field(ge=0, le=100)] = 0

@@ -34,6 +34,13 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         "Text file with what the translation of each line starts with; an empty line asks for nothing.",
         flag_values=flag_values,
     )
+    flags.DEFINE_integer(
+        "alternatives",
+        None,
+        "Give so many hypotheses that differ in the piece after the prefix, or in the first one.",
+        lower_bound=1,
+        flag_values=flag_values,
+    )
     flags.DEFINE_bool(
         "unbuffered",
         None,
@@ -46,14 +53,17 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     """Translates line by line."""
     import contextlib
     import sys
-    from itertools import tee
+    from collections.abc import Iterator
+    from itertools import repeat, tee
 
     start_tensorflow()
     from gnmt_tf.commands.output_file import open_output
     from gnmt_tf.data.parallel_text import read_pairs
     from gnmt_tf.search.formats import formatted, pharaoh
+    from gnmt_tf.search.hypotheses import BLANK, Translation
     from gnmt_tf.search.translator import Rate
     from gnmt_tf.text.lines import decode_lines, read_lines
+    from gnmt_tf.text.normalization import is_blank
 
     source, target = flag_values["input"].value, flag_values["output"].value
     form, alignment = flag_values["format"].value, flag_values["alignment"].value
@@ -84,7 +94,16 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     with contextlib.ExitStack() as files:
         output = files.enter_context(open_output(target, "--output"))
         links = files.enter_context(open_output(alignment, "--alignment")) if alignment else None
-        translations = translator.translate_stream(lines, progress, 1 if unbuffered else None, prefixes)
+        count_of = flag_values["alternatives"].value
+        translations: Iterator[Translation]
+        if count_of:
+            starts = iter(prefixes) if prefixes is not None else repeat("")
+            translations = (
+                BLANK if is_blank(line) else translator.alternatives(line, start, count_of)
+                for line, start in zip(lines, starts, strict=False)
+            )
+        else:
+            translations = translator.translate_stream(lines, progress, 1 if unbuffered else None, prefixes)
         for number, (line, translation) in enumerate(zip(sources, translations, strict=False)):
             scores, attention = flag_values["scores"].value, flag_values["attention"].value
             output.write(formatted(translation, number, line, form, scores, attention) + "\n")

@@ -48,6 +48,8 @@ class TranslationModule(tf.Module):
         many = search.model_copy(update={"n_best": search.beam_width})
 
         def source(text: tf.Tensor) -> _Source:
+            if search.source_prefix:
+                text = tf.strings.join([search.source_prefix, text], separator=" ")
             return _source(self.segmenter.encode(text), search.max_source_pieces)
 
         def searched(text: tf.Tensor, settings: SearchConfig, keep_attention: bool) -> tuple[_Source, BeamResult]:

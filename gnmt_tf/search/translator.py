@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from gnmt_tf.config import SearchConfig, UserError
+from gnmt_tf.data.batch import Batch
 from gnmt_tf.model.gnmt import GNMT
 from gnmt_tf.search.beam_search import beam_search_grid
 from gnmt_tf.search.constraints import Constraints
@@ -23,7 +24,7 @@ from gnmt_tf.search.scoring import Penalties
 from gnmt_tf.search.shortlist import Shortlist, shortlisted
 from gnmt_tf.text.normalization import is_blank
 from gnmt_tf.text.segmenter import Segmenter
-from gnmt_tf.text.vocabulary import END_ID, PAD_ID, SPECIAL_PIECES, UNKNOWN_ID
+from gnmt_tf.text.vocabulary import END_ID, PAD_ID, SPECIAL_PIECES, START_ID, UNKNOWN_ID
 
 BATCHES_IN_WINDOW = 16
 """A stream is sorted by length inside windows of this many batches."""
@@ -148,6 +149,38 @@ class Translator:
                 progress(done)
         return [[_joined([part[number] for part in result]) for result in results] for number in range(len(penalties))]
 
+    def alternatives(self, line: str, prefix: str, count: int) -> Translation:
+        """Translations of a line that start with a prefix and differ in the piece after it.
+
+        Args:
+          line: not blank.
+          prefix: what all of them start with, or "".
+          count: how many to give; fewer when there are not so many pieces that may follow.
+
+        Returns:
+          A Translation whose hypotheses are the best one for each of the pieces, best first.
+        """
+        read = self._read(0, line, prefix)
+        following = self._most_probable_after(read, count)
+        parts = [read._replace(number=n, prefix=[*read.prefix, piece]) for n, piece in enumerate(following)]
+        found = []
+        for start in range(0, len(parts), self.search.batch_size):
+            found += self._batch(parts[start : start + self.search.batch_size], [self._own_penalties])[0]
+        best = sorted((t.hypotheses[0] for t in found if t.hypotheses), key=lambda hypothesis: -hypothesis.score)
+        if not best:
+            return found[0]
+        cut = read.cut or best[0].truncated
+        return Translation(best[0].text, best[0].score, len(best[0].pieces), cut, tuple(best), tuple(read.pieces))
+
+    def _most_probable_after(self, line: _Line, count: int) -> list[int]:
+        inputs = tf.constant([[START_ID, *line.prefix]])
+        length = tf.constant([len(line.prefix) + 1])
+        batch = Batch(tf.constant([line.ids]), tf.constant([len(line.ids)]), inputs, inputs, length)
+        logits = self.model.scored(batch).logits[0, -1].numpy()
+        logits[[PAD_ID, START_ID, *self._banned_ids]] = -np.inf
+        order = np.argsort(-logits, kind="stable")
+        return [int(i) for i in order[:count] if logits[i] > -np.inf]
+
     def translate_stream(
         self,
         lines: Iterable[str],
@@ -180,7 +213,7 @@ class Translator:
         return [part for part in SENTENCE_END.split(line) if not is_blank(part)]
 
     def _read(self, number: int, text: str, prefix: str) -> _Line:
-        pieces = self.segmenter.pieces(text)
+        pieces = self.segmenter.pieces(f"{self.search.source_prefix} {text}" if self.search.source_prefix else text)
         limit = self.search.max_source_pieces - 1
         kept = pieces[:limit]
         ids = [*self.segmenter.encode_pieces(kept), END_ID]

@@ -145,6 +145,23 @@ def test_a_prefix_longer_than_the_limit_is_refused_by_line(translator):
         translator.translate(["one", "two"], prefixes=["", "chat " * 100])
 
 
+def test_alternatives_differ_in_the_piece_after_the_prefix_and_the_best_is_the_search_own(make, loaded):
+    translator = make()
+    for prefix in ("", "chat un"):
+        found = translator.alternatives("one two red", prefix, 4)
+        place = len(loaded.segmenter.encode(prefix))
+        assert len({h.pieces[place] for h in found.hypotheses}) == len(found.hypotheses) == 4
+        assert all(h.text.startswith(prefix) for h in found.hypotheses)
+        (own,) = translator.translate(["one two red"], prefixes=[prefix])
+        assert own.score <= found.score + 1e-4
+
+
+def test_a_source_prefix_is_read_before_every_line(make, translator):
+    lines = ["one two", "", "red"]
+    expected = translator.translate(["cat one two", "", "cat red"])
+    assert make(source_prefix="cat").translate(lines) == expected
+
+
 def test_a_banned_piece_does_not_occur(make):
     lines = random_lines(10, share_blank=0.0)
     pieces = Counter(
