@@ -5,6 +5,7 @@ else in the library does.
 """
 
 import ctypes
+import logging
 import os
 import sys
 import tempfile
@@ -32,6 +33,13 @@ def start_tensorflow() -> None:
             sys.stderr.flush()
             os.dup2(kept, 2)
             os.close(kept)
+    tf.get_logger().addFilter(_is_meant_for_users)
+
+
+def _is_meant_for_users(record: logging.LogRecord) -> bool:
+    # One trace for each batch shape is how this library works, and Keras times its callbacks, evaluations included.
+    message = record.getMessage()
+    return "tf.function retracing" not in message and "is slow compared to the batch time" not in message
 
 
 def keep_freed_memory() -> None:
