@@ -109,7 +109,10 @@ class AttentionLSTM(keras.layers.Layer):
           float [batch_size, beam_width, source_length].
         """
         hidden = tf.tanh(keys[:, None] + queries[:, :, None])
-        return tf.nn.softmax(tf.linalg.matvec(hidden, self.score_kernel) + score_bias[:, None])
+        # One product over all positions; with its axes apart TensorFlow would make one for each hypothesis.
+        flat = tf.reshape(hidden, [-1, self.attention_units])
+        scores = tf.reshape(tf.linalg.matvec(flat, self.score_kernel), tf.shape(hidden)[:-1])
+        return tf.nn.softmax(scores + score_bias[:, None])
 
     def get_config(self) -> dict[str, Any]:
         """Arguments that rebuild the layer."""

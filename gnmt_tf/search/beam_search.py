@@ -15,7 +15,7 @@ from gnmt_tf.config import SearchConfig
 from gnmt_tf.layers.attention_sequence import AttentionMemory
 from gnmt_tf.model.decoder import Rows
 from gnmt_tf.model.gnmt import GNMTStep
-from gnmt_tf.search.constraints import NO_CONSTRAINTS, Constraints, repeated_pieces
+from gnmt_tf.search.constraints import NEVER, NO_CONSTRAINTS, Constraints, repeated_pieces
 from gnmt_tf.search.history import BeamResult, Chosen, History, read_back
 from gnmt_tf.search.rows import filled_rows, row_capacities, with_capacity
 from gnmt_tf.search.sampling import sample
@@ -23,6 +23,7 @@ from gnmt_tf.search.scoring import Penalties, coverage_sums, eq_14, length_penal
 from gnmt_tf.text.vocabulary import END_ID, PAD_ID, START_ID
 
 IMPOSSIBLE = float("-inf")
+FEW_BANNED = 16
 COMPACT_BELOW = 0.75
 """Finished sentences are taken out of the batch once less than this share of it is still searched."""
 
@@ -284,33 +285,18 @@ class _Run:
         """The best pieces that may follow each row, best first: log-probabilities and ids [rows, k], and whether all
         logits were finite.
         """
-        search, sentences, step = self.search, loop.sentences, loop.step
-        # With a shortlist it is not known before there is a batch, but it is never smaller than the width.
-        vocab_size = logits.shape[-1] or tf.shape(logits)[-1]
-        normaliser = tf.reduce_logsumexp(logits, axis=-1)
+        sentences, step = loop.sentences, loop.step
         sentence_of_row = rows.slots // self.width
         limits = tf.gather(sentences.limits, sentence_of_row)
-        allowed = logits + self.constraints.mask(vocab_size)
-        if search.min_length:
-            too_early = (step < search.min_length) & (tf.range(vocab_size) == END_ID)
-            allowed = tf.where(too_early, IMPOSSIBLE, allowed)
-        if search.no_repeat_ngram:
-            pieces = tf.gather(tf.reshape(loop.live.pieces, [-1, self.most_steps]), rows.slots)
-            repeated = repeated_pieces(pieces, step, search.no_repeat_ngram, vocab_size)
-            allowed = tf.where(repeated, IMPOSSIBLE, allowed)
-        if self.samples:
-            numbers = tf.gather(sentences.numbers, sentence_of_row)
-            keys = self.constraints.sentence_seeds(numbers), step, rows.slots % self.width
-            values, ids = sample(allowed, keys, search)
-            log_probs = values - normaliser[:, None]
+        if self.samples or self.search.no_repeat_ngram or len(self.constraints.banned_ids) > FEW_BANNED:
+            values, ids, normaliser = self._best_of_allowed(logits, rows, loop)
         else:
-            most = self.width * (2 if self.num_groups > 1 else 1)
-            values, ids = tf.math.top_k(allowed, min(most, logits.shape[-1] or self.width))
-            log_probs = values - normaliser[:, None]
-            if search.piece_margin is not None:
-                # First pruning. "The best token" is that of the same hypothesis: its own distribution says what is
-                # unlikely.
-                log_probs = tf.where(log_probs >= log_probs[:, :1] - search.piece_margin, log_probs, IMPOSSIBLE)
+            values, ids, normaliser = self._best_but_banned(logits, step)
+        log_probs = values - normaliser[:, None]
+        if self.search.piece_margin is not None and not self.samples:
+            # First pruning. "The best token" is that of the same hypothesis: its own distribution says what is
+            # unlikely.
+            log_probs = tf.where(log_probs >= log_probs[:, :1] - self.search.piece_margin, log_probs, IMPOSSIBLE)
         # What has to be taken is taken, and paid for, whatever was ruled out above: the prefix, `</s>` at the limit.
         forced = tf.where(step + 1 >= limits, END_ID, -1)
         if self.constraints.has_prefix:
@@ -321,10 +307,53 @@ class _Run:
         is_forced = forced >= 0
         forced = tf.maximum(forced, 0)
         only = tf.gather(logits, forced, batch_dims=1) - normaliser
-        first = tf.range(values.shape[1]) == 0
+        first = tf.range(tf.shape(values)[1]) == 0
         log_probs = tf.where(is_forced[:, None], tf.where(first, only[:, None], IMPOSSIBLE), log_probs)
         ids = tf.where(is_forced[:, None] & first, forced[:, None], ids)
         return log_probs, ids, tf.reduce_all(tf.math.is_finite(normaliser))
+
+    def _best_but_banned(self, logits: tf.Tensor, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """The logits and ids of the best pieces that may follow, [rows, k], and the log of the softmax's sum [rows].
+
+        As many more of the best are looked at as there are banned ones, so that all logits are read three times only.
+        """
+        num_banned = len({*NEVER, *self.constraints.banned_ids}) + bool(self.search.min_length)
+        values, ids = tf.math.top_k(logits, self._at_most_all(self._num_continuations + num_banned, logits))
+        best = values[:, :1]
+        normaliser = best[:, 0] + tf.math.log(tf.reduce_sum(tf.exp(logits - best), axis=-1))
+        vocab_size = logits.shape[-1] or tf.shape(logits)[-1]
+        values += tf.gather(self.constraints.mask(vocab_size), ids)
+        if self.search.min_length:
+            values = tf.where((ids == END_ID) & (step < self.search.min_length), IMPOSSIBLE, values)
+        values, places = tf.math.top_k(values, self._at_most_all(self._num_continuations, logits))
+        return values, tf.gather(ids, places, batch_dims=1), normaliser
+
+    def _best_of_allowed(self, logits: tf.Tensor, rows: Rows, loop: _Loop) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """As `_best_but_banned` for any rules, and for samples."""
+        step, vocab_size = loop.step, logits.shape[-1] or tf.shape(logits)[-1]
+        allowed = logits + self.constraints.mask(vocab_size)
+        if self.search.min_length:
+            too_early = (step < self.search.min_length) & (tf.range(vocab_size) == END_ID)
+            allowed = tf.where(too_early, IMPOSSIBLE, allowed)
+        if self.search.no_repeat_ngram:
+            pieces = tf.gather(tf.reshape(loop.live.pieces, [-1, self.most_steps]), rows.slots)
+            repeated = repeated_pieces(pieces, step, self.search.no_repeat_ngram, vocab_size)
+            allowed = tf.where(repeated, IMPOSSIBLE, allowed)
+        normaliser = tf.reduce_logsumexp(logits, axis=-1)
+        if self.samples:
+            numbers = tf.gather(loop.sentences.numbers, rows.slots // self.width)
+            keys = self.constraints.sentence_seeds(numbers), step, rows.slots % self.width
+            return *sample(allowed, keys, self.search), normaliser
+        return *tf.math.top_k(allowed, self._at_most_all(self._num_continuations, logits)), normaliser
+
+    @property
+    def _num_continuations(self) -> int:
+        """How many continuations of a hypothesis may be chosen at a step, all penalties for diversity considered."""
+        return self.width * (2 if self.num_groups > 1 else 1)
+
+    def _at_most_all(self, count: int, logits: tf.Tensor) -> int | tf.Tensor:
+        vocab_size = logits.shape[-1]
+        return tf.minimum(count, tf.shape(logits)[-1]) if vocab_size is None else min(count, vocab_size)
 
     def _choose(self, live_log_probs: tf.Tensor, taken: _Taken) -> Chosen:
         """The best continuations of all slots, group by group."""
@@ -337,10 +366,10 @@ class _Run:
             values = totals
             if groups and not self.samples:
                 # Diverse beam search: a piece costs more the more often earlier groups took it at this step.
-                earlier = tf.concat([chosen.ids for chosen in groups], axis=1)
+                earlier = tf.concat([tf.where(c.log_probs > IMPOSSIBLE, c.ids, -1) for c in groups], axis=1)
                 counts = tf.reduce_sum(tf.cast(ids[..., None] == earlier[:, None, None], tf.float32), axis=-1)
                 values = totals - self.search.diversity_strength * counts
-            k = values.shape[2]
+            k = values.shape[2] or tf.shape(values)[2]
             # Among equals top_k takes the lower index: the lower slot, then the lower id.
             _, indices = tf.math.top_k(tf.reshape(values, [-1, per_group * k]), per_group)
             totals, log_probs, ids = (
