@@ -193,7 +193,7 @@ class SearchConfig(_Section):
     """Beam search (paper, section 7) and its variants."""
 
     method: Literal["beam", "sample"] = "beam"
-    """Beam search, or `beam_width` independent random samples."""
+    """Beam search, or `n_best` independent random samples, those with higher scores first."""
     beam_width: Annotated[int, pydantic.Field(gt=0, le=1024)] = 8
     """Hypotheses of a sentence that are kept at every step."""
     length_penalty_weight: NonNegative = 0.2
@@ -214,7 +214,7 @@ class SearchConfig(_Section):
     min_length: Annotated[int, pydantic.Field(ge=0, le=1_000_000)] = 0
     """Fewest pieces before `</s>`; the length limit goes before it."""
     n_best: PositiveInt = 1
-    """Hypotheses to give; beyond 1, those with the same text count once."""
+    """Hypotheses to give; of a beam search those with the same text count once."""
     source_prefix: str = ""
     """Text put before every source line, such as the token that names the target language to a multilingual model."""
     banned_pieces: tuple[str, ...] = ()
@@ -222,7 +222,8 @@ class SearchConfig(_Section):
     no_repeat_ngram: Annotated[int, pydantic.Field(ge=0, le=100)] = 0
     """No translation holds the same so many pieces in a row twice; 0 for no such rule."""
     diverse_groups: PositiveInt = 1
-    """Diverse beam search: the beam is cut into so many groups, searched one after the other at every step."""
+    """Diverse beam search: the beam is cut into so many groups, searched one after the other at every step. The n best
+    are the best of all groups."""
     diversity_strength: NonNegative = 0.5
     """What a piece costs, in nats, for each time that an earlier group took it at the same step."""
     temperature: Positive = 1.0
@@ -235,13 +236,13 @@ class SearchConfig(_Section):
     """Of sampling."""
     batch_size: PositiveInt = 32
     """Sentences of similar length decoded together."""
-    batch_tokens: PositiveInt | None = None
+    batch_tokens: PositiveInt | None = 4096
     """Most source positions decoded together, padding counted, beside `batch_size`; null for no such limit."""
     max_source_pieces: Annotated[int, pydantic.Field(gt=1, le=1_000_000)] = 1024
     """Longer sources are cut, and the result is flagged `truncated`."""
     shortlist: Annotated[int, pydantic.Field(ge=1, le=100)] | None = None
-    """Search among so many likely target pieces for each source piece, and as many frequent ones; null for all pieces,
-    which is exact."""
+    """Search among so many likely target pieces for each source piece of a batch, and as many frequent ones; null for
+    all pieces, which is exact and does not depend on the batch."""
     long_lines: Literal["cut", "split"] = "cut"
     """What becomes of longer sources: `split` cuts them at the ends of sentences first."""
     jit_compile: bool = False
@@ -259,7 +260,7 @@ class SearchConfig(_Section):
 
     @pydantic.model_validator(mode="after")
     def _settings_go_together(self) -> "SearchConfig":
-        if self.n_best > self.beam_width:
+        if self.n_best > self.beam_width and self.method == "beam":
             raise ValueError(f"search.n_best ({self.n_best}) at most search.beam_width ({self.beam_width})")
         if self.beam_width % self.diverse_groups:
             raise ValueError(

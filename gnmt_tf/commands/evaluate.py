@@ -54,7 +54,7 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     if lowercase is None:
         lowercase = loaded.segmenter.vocabulary.config.lowercase
     limit = search.max_source_pieces
-    corpus = load_corpus(*paths, loaded.segmenter, limit, limit)
+    corpus = load_corpus(*paths, loaded.segmenter, limit, limit, source_prefix=search.source_prefix)
     rate = Rate(len(pairs))
     watched = sys.stderr.isatty()
     evaluation = evaluate(
@@ -73,7 +73,7 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
         "bleu": scores.bleu,
         "chrf": scores.chrf,
         "exact_match": scores.exact_match / 100.0,
-        "log_perplexity": LogPerplexity(loaded.first, search.batch_size)(corpus),
+        "log_perplexity": LogPerplexity(loaded.model, search.batch_size)(corpus),
         "log_perplexity_pairs": corpus.num_pairs,
         "sentences": len(pairs),
         "sentences_per_second": evaluation.sentences_per_second,

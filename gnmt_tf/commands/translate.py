@@ -60,16 +60,21 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     from gnmt_tf.commands.output_file import open_output
     from gnmt_tf.data.parallel_text import read_pairs
     from gnmt_tf.search.formats import formatted, pharaoh
-    from gnmt_tf.search.hypotheses import BLANK, Translation
+    from gnmt_tf.search.hypotheses import Translation
     from gnmt_tf.search.translator import Rate
     from gnmt_tf.text.lines import decode_lines, read_lines
-    from gnmt_tf.text.normalization import is_blank
 
     source, target = flag_values["input"].value, flag_values["output"].value
     form, alignment = flag_values["format"].value, flag_values["alignment"].value
     prefix_path = flag_values["target_prefix"].value
     if prefix_path and not source:
         raise flags.Error("--target_prefix needs --input: its lines go with those of a file")
+    if flag_values["alternatives"].value and form == "text":
+        raise flags.Error("--alternatives needs --format=json or --format=moses: a line has room for one translation")
+    if flag_values["scores"].value and form != "text":
+        raise flags.Error("--scores is for --format=text; the other forms hold scores anyway")
+    if flag_values["attention"].value and form != "json":
+        raise flags.Error("--attention is for --format=json")
     search = search_from_flags(flag_values)
     loaded = load_from_flags(flag_values)
     keep_attention = bool(alignment) or flag_values["attention"].value or form == "json"
@@ -99,8 +104,8 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
         if count_of:
             starts = iter(prefixes) if prefixes is not None else repeat("")
             translations = (
-                BLANK if is_blank(line) else translator.alternatives(line, start, count_of)
-                for line, start in zip(lines, starts, strict=False)
+                translator.alternatives(line, start, count_of, number)
+                for number, (line, start) in enumerate(zip(lines, starts, strict=False))
             )
         else:
             translations = translator.translate_stream(lines, progress, 1 if unbuffered else None, prefixes)

@@ -83,6 +83,7 @@ def load_corpus(
     max_source_pieces: int,
     max_target_pieces: int,
     progress: Callable[[int], None] | None = None,
+    source_prefix: str = "",
 ) -> PieceCorpus:
     """Reads, filters and segments a corpus.
 
@@ -90,6 +91,7 @@ def load_corpus(
 
     Args:
       progress: called now and then with the number of lines read.
+      source_prefix: text put before every source line.
 
     Raises:
       UserError: as `read_pairs`, or no pair is left.
@@ -102,6 +104,8 @@ def load_corpus(
         if is_blank(source_line) or is_blank(target_line):
             num_blank += 1
             continue
+        if source_prefix:
+            source_line = f"{source_prefix} {source_line}"
         source_ids, target_ids = segmenter.encode(source_line), segmenter.encode(target_line)
         if len(source_ids) >= max_source_pieces or len(target_ids) >= max_target_pieces:
             num_too_long += 1

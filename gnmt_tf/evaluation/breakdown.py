@@ -17,6 +17,8 @@ from sacrebleu.metrics import CHRF
 
 from gnmt_tf.evaluation.corpus_scores import corpus_scores
 from gnmt_tf.search.hypotheses import Translation
+from gnmt_tf.text.normalization import is_blank
+from gnmt_tf.text.vocabulary import END_ID, SPECIAL_PIECES
 
 BREAKDOWNS = ("length", "unknown", "sentence")
 LENGTH_BOUNDS = (10, 20, 30, 40, 50, 70, 100)
@@ -60,13 +62,18 @@ def sentences_of(
     is_known: Callable[[str], bool],
     lowercase: bool,
 ) -> list[Sentence]:
-    """One Sentence for each line; `is_known` says whether a source piece is in the vocabulary."""
+    """One Sentence for each line that is not blank on both sides.
+
+    `is_known` says whether a source piece is in the vocabulary.
+    """
     chrf = CHRF(lowercase=lowercase)
     sentences = []
     for number, (source, reference, translation) in enumerate(
         zip(sources, references, translations, strict=True), start=1
     ):
-        unknown = sum(not is_known(piece) for piece in translation.source_pieces[:-1])
+        if is_blank(source) and is_blank(reference):
+            continue
+        unknown = sum(not is_known(piece) for piece in translation.source_pieces if piece != SPECIAL_PIECES[END_ID])
         score = chrf.sentence_score(translation.text, [reference]).score
         numbers = len(translation.source_pieces), unknown, _coverage(translation)
         sentences.append(Sentence(number, source, reference, translation.text, score, *numbers))

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from gnmt_tf.config import SearchConfig
 from gnmt_tf.evaluation.corpus_scores import CorpusScores, corpus_scores
 from gnmt_tf.search.translator import Translation, Translator
-from gnmt_tf.text.normalization import is_blank
 
 
 class Evaluation(NamedTuple):
@@ -44,8 +43,8 @@ def evaluate(
       lowercase: see `corpus_scores`.
       progress: see `Translator.translate`.
     """
-    # The first call traces the graph, which is no part of the speed that a server shows.
-    translator.translate([next((line for line in source_lines if not is_blank(line)), "")])
+    # The first calls trace the graph, which is no part of the speed that a server shows.
+    translator.warm_up(source_lines)
     start = time.perf_counter()
     translations = translator.translate(source_lines, progress)
     seconds = time.perf_counter() - start

@@ -8,23 +8,24 @@ from gnmt_tf.data.batches import pad_batch
 from gnmt_tf.data.parallel_text import PieceCorpus
 from gnmt_tf.model.gnmt import GNMT
 from gnmt_tf.model.loss import LossSums, loss_sums
+from gnmt_tf.search.ensemble import Ensemble
 
 
 class LogPerplexity:
     """Measures -log P(Y|X) / |Y| in nats per target piece, `</s>` counted, under the bounds of inference.
 
     Args:
-      model: the network; its weights are read at each call.
+      model: the network, or several; weights are read at each call.
       batch_size: sentences scored together.
     """
 
-    def __init__(self, model: GNMT, batch_size: int):
+    def __init__(self, model: GNMT | Ensemble, batch_size: int):
         self.batch_size = batch_size
         ids, lengths = tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)
 
         @tf.function(input_signature=[Batch(ids, lengths, ids, ids, lengths)], autograph=False)
         def run(batch: Batch) -> LossSums:
-            return loss_sums(model(batch), batch)
+            return loss_sums(model.scored(batch).logits, batch)
 
         self._run = run
 

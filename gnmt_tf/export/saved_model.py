@@ -55,10 +55,15 @@ def export_saved_model(
     loaded = load_model(model_dir, which)
     directory = ModelDirectory(model_dir)
     search = search or loaded.config.search
-    if search.shortlist is not None:
-        raise UserError(
-            "search.shortlist", "null in an export", str(search.shortlist), "Export with --set search.shortlist=null."
-        )
+    for key, value in {"shortlist": None, "long_lines": "cut"}.items():
+        if getattr(search, key) != value:
+            wanted = "null" if value is None else value
+            raise UserError(
+                f"search.{key}",
+                f"{wanted} in an export",
+                repr(getattr(search, key)),
+                f"Export with --set search.{key}={wanted}.",
+            )
     path = temporary = ""
     try:
         version = _next_version(export_dir)

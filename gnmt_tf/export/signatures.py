@@ -12,7 +12,10 @@ import tensorflow as tf
 from gnmt_tf.config import SearchConfig
 from gnmt_tf.data.batch import Batch
 from gnmt_tf.model.gnmt import GNMT
-from gnmt_tf.search.beam_search import BeamResult, beam_search
+from gnmt_tf.search.beam_search import beam_search
+from gnmt_tf.search.constraints import Constraints
+from gnmt_tf.search.history import BeamResult
+from gnmt_tf.search.translator import banned_ids
 from gnmt_tf.text.graph_segmenter import GraphSegmenter
 from gnmt_tf.text.vocabulary import END_ID, PAD_ID, START_ID, Vocabulary
 
@@ -45,6 +48,7 @@ class TranslationModule(tf.Module):
         self.weights = list(model.weights)
         pieces = tf.constant([piece.encode() for piece in vocabulary.pieces])
         one = search.model_copy(update={"n_best": 1})
+        constraints = Constraints(banned_ids(search, vocabulary))
         many = search.model_copy(update={"n_best": search.beam_width})
 
         def source(text: tf.Tensor) -> _Source:
@@ -55,7 +59,14 @@ class TranslationModule(tf.Module):
         def searched(text: tf.Tensor, settings: SearchConfig, keep_attention: bool) -> tuple[_Source, BeamResult]:
             rows = source(text)
             memory = model.encode(rows.ids, rows.lengths)
-            return rows, beam_search(model, memory, rows.lengths, settings, keep_attention=keep_attention)
+            result = beam_search(
+                model, memory, rows.lengths, settings, keep_attention=keep_attention, constraints=constraints
+            )
+            finite = tf.debugging.assert_less(
+                result.failed_step, 0, message="the model gave NaN or Inf at the step (counted from 0) that x tells"
+            )
+            with tf.control_dependencies([finite]):
+                return rows, BeamResult(*(tf.identity(values) for values in result))
 
         def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
             rows, result = searched(text, one, keep_attention=False)

@@ -99,20 +99,21 @@ class AttentionLSTM(keras.layers.Layer):
         )
 
     def probabilities(self, queries: tf.Tensor, keys: tf.Tensor, score_bias: tf.Tensor) -> tf.Tensor:
-        """Eq. 4 for one step of several hypotheses of each sentence, up to the context.
+        """Eq. 4 for one step, up to the context.
 
         Args:
-          queries: float [batch_size, beam_width, attention_units], the bottom layer's outputs through `query_kernel`.
-          keys, score_bias: of the sentences' AttentionMemory.
+          queries: float [rows, attention_units], the bottom layer's outputs through `query_kernel`.
+          keys: float [rows, source_length, attention_units], those of each row's sentence.
+          score_bias: float [rows, source_length], likewise.
 
         Returns:
-          float [batch_size, beam_width, source_length].
+          float [rows, source_length].
         """
-        hidden = tf.tanh(keys[:, None] + queries[:, :, None])
-        # One product over all positions; with its axes apart TensorFlow would make one for each hypothesis.
+        hidden = tf.tanh(keys + queries[:, None])
+        # One product over all positions; with its axes apart TensorFlow would make one for each row.
         flat = tf.reshape(hidden, [-1, self.attention_units])
         scores = tf.reshape(tf.linalg.matvec(flat, self.score_kernel), tf.shape(hidden)[:-1])
-        return tf.nn.softmax(scores + score_bias[:, None])
+        return tf.nn.softmax(scores + score_bias)
 
     def get_config(self) -> dict[str, Any]:
         """Arguments that rebuild the layer."""

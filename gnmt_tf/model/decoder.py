@@ -62,6 +62,11 @@ class Rows(NamedTuple):
     slots: tf.Tensor
     row_of_slot: tf.Tensor
 
+    @property
+    def sentences(self) -> tf.Tensor:
+        """int32 [rows], the sentence of each row."""
+        return self.slots // (self.row_of_slot.shape[1] or tf.shape(self.row_of_slot)[1])
+
     def by_slot(self, values: tf.Tensor) -> tf.Tensor:
         """[rows, n] -> [batch_size, beam_width, n]; any values at slots without a row."""
         return tf.gather(values, self.row_of_slot)
@@ -171,8 +176,9 @@ class Decoder(keras.layers.Layer):
         previous = list(zip(tf.unstack(state.c, axis=1), tf.unstack(state.m, axis=1), strict=True))
         bottom = self.bottom_layer
         with self._device(1):
-            queries = rows.by_slot(tf.matmul(previous[0][1], bottom.query_kernel))
-            probs = bottom.probabilities(queries, memory.keys, memory.score_bias)
+            queries = tf.matmul(previous[0][1], bottom.query_kernel)
+            keys, score_bias = (tf.gather(values, rows.sentences) for values in (memory.keys, memory.score_bias))
+            probs = rows.by_slot(bottom.probabilities(queries, keys, score_bias))
             context_sums = tf.split(rows.by_row(tf.matmul(probs, memory.context_sums)), len(previous), axis=-1)
         states: list[tuple[tf.Tensor, tf.Tensor]] = []
         outputs = clip(embeddings, clip_bound)

@@ -16,14 +16,15 @@ from gnmt_tf.layers.attention_sequence import AttentionMemory
 from gnmt_tf.model.decoder import Rows
 from gnmt_tf.model.gnmt import GNMTStep
 from gnmt_tf.search.constraints import NEVER, NO_CONSTRAINTS, Constraints, repeated_pieces
-from gnmt_tf.search.history import BeamResult, Chosen, History, read_back
+from gnmt_tf.search.history import IMPOSSIBLE, BeamResult, Chosen, History, read_back
 from gnmt_tf.search.rows import filled_rows, row_capacities, with_capacity
 from gnmt_tf.search.sampling import sample
 from gnmt_tf.search.scoring import Penalties, coverage_sums, eq_14, length_penalty
 from gnmt_tf.text.vocabulary import END_ID, PAD_ID, START_ID
 
-IMPOSSIBLE = float("-inf")
 FEW_BANNED = 16
+"""With more banned pieces they are taken out of the logits before the best are looked for."""
+
 COMPACT_BELOW = 0.75
 """Finished sentences are taken out of the batch once less than this share of it is still searched."""
 
@@ -31,7 +32,8 @@ COMPACT_BELOW = 0.75
 class StepModel(Protocol):
     """What the search needs of a model. States and memories are any nests of tensors.
 
-    A memory's first axis is that of the sentences, a state's that of the rows.
+    A memory's first axis is that of the sentences, a state's that of the rows; the first tensor of a memory has the
+    source positions as its second axis.
     """
 
     def start(self, memory: Any) -> Any:
@@ -315,14 +317,14 @@ class _Run:
     def _best_but_banned(self, logits: tf.Tensor, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """The logits and ids of the best pieces that may follow, [rows, k], and the log of the softmax's sum [rows].
 
-        As many more of the best are looked at as there are banned ones, so that all logits are read three times only.
+        As many more of the best are looked at as there are banned ones, so that no pass over all logits is needed for
+        those.
         """
         num_banned = len({*NEVER, *self.constraints.banned_ids}) + bool(self.search.min_length)
         values, ids = tf.math.top_k(logits, self._at_most_all(self._num_continuations + num_banned, logits))
         best = values[:, :1]
         normaliser = best[:, 0] + tf.math.log(tf.reduce_sum(tf.exp(logits - best), axis=-1))
-        vocab_size = logits.shape[-1] or tf.shape(logits)[-1]
-        values += tf.gather(self.constraints.mask(vocab_size), ids)
+        values = tf.where(self.constraints.are_banned(ids), IMPOSSIBLE, values)
         if self.search.min_length:
             values = tf.where((ids == END_ID) & (step < self.search.min_length), IMPOSSIBLE, values)
         values, places = tf.math.top_k(values, self._at_most_all(self._num_continuations, logits))
@@ -343,7 +345,7 @@ class _Run:
         if self.samples:
             numbers = tf.gather(loop.sentences.numbers, rows.slots // self.width)
             keys = self.constraints.sentence_seeds(numbers), step, rows.slots % self.width
-            return *sample(allowed, keys, self.search), normaliser
+            return *sample(allowed, keys, self.search, self.constraints.candidate_ids), normaliser
         return *tf.math.top_k(allowed, self._at_most_all(self._num_continuations, logits)), normaliser
 
     @property
@@ -356,7 +358,11 @@ class _Run:
         return tf.minimum(count, tf.shape(logits)[-1]) if vocab_size is None else min(count, vocab_size)
 
     def _choose(self, live_log_probs: tf.Tensor, taken: _Taken) -> Chosen:
-        """The best continuations of all slots, group by group."""
+        """The best continuations of all slots, group by group; of samples each slot's own."""
+        if self.samples:
+            log_probs, ids = taken.log_probs[:, :, 0], taken.ids[:, :, 0]
+            slots = tf.zeros_like(ids) + tf.range(self.width)
+            return Chosen(live_log_probs + log_probs, log_probs, ids, slots)
         per_group = self.width // self.num_groups
         groups: list[Chosen] = []
         for group in range(self.num_groups):
@@ -364,7 +370,7 @@ class _Run:
             log_probs, ids = taken.log_probs[:, slots], taken.ids[:, slots]
             totals = live_log_probs[:, slots, None] + log_probs
             values = totals
-            if groups and not self.samples:
+            if groups:
                 # Diverse beam search: a piece costs more the more often earlier groups took it at this step.
                 earlier = tf.concat([tf.where(c.log_probs > IMPOSSIBLE, c.ids, -1) for c in groups], axis=1)
                 counts = tf.reduce_sum(tf.cast(ids[..., None] == earlier[:, None, None], tf.float32), axis=-1)

@@ -42,9 +42,13 @@ class Constraints(NamedTuple):
 
     def mask(self, vocab_size: int | tf.Tensor) -> tf.Tensor:
         """float [vocab_size] to add to logits: -inf at what may never be taken, else 0."""
-        banned = tf.constant(sorted({*NEVER, *self.banned_ids}))
-        ids = tf.range(vocab_size) if self.candidate_ids is None else self.candidate_ids
-        return tf.where(tf.reduce_any(ids[:, None] == banned, axis=1), float("-inf"), 0.0)
+        return tf.where(self.are_banned(tf.range(vocab_size)), float("-inf"), 0.0)
+
+    def are_banned(self, ids: tf.Tensor) -> tf.Tensor:
+        """Whether each of some pieces may never be taken: bool of the shape of `ids`."""
+        if self.candidate_ids is not None:
+            ids = tf.gather(self.candidate_ids, ids)
+        return tf.reduce_any(ids[..., None] == tf.constant(sorted({*NEVER, *self.banned_ids})), axis=-1)
 
     def sentence_seeds(self, numbers: tf.Tensor) -> tf.Tensor:
         """The seed of each of the sentences `numbers`."""

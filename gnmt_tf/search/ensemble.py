@@ -22,7 +22,6 @@ class Ensemble:
 
     def __init__(self, models: Sequence[GNMT]):
         self.models = list(models)
-        self.vocab_size = self.models[0].vocab_size
 
     def encode(self, source_ids: tf.Tensor, source_lengths: tf.Tensor) -> tuple[Any, ...]:
         """The memories of all models."""

@@ -35,7 +35,7 @@ def pharaoh(translation: Translation, words: bool = False) -> str:
     if not translation.hypotheses or translation.hypotheses[0].attention is None:
         return ""
     best = translation.hypotheses[0]
-    return " ".join(f"{source}-{target}" for source, target in _links(best, translation.source_pieces, words))
+    return " ".join(f"{source}-{target}" for source, target in _links(best, translation, words))
 
 
 def one_line(text: str) -> str:
@@ -43,12 +43,15 @@ def one_line(text: str) -> str:
     return text.replace("\n", " ")
 
 
-def _links(hypothesis: Hypothesis, source_pieces: tuple[str, ...], words: bool) -> list[tuple[int, int]]:
+def _links(hypothesis: Hypothesis, translation: Translation, words: bool = False) -> list[tuple[int, int]]:
+    """Links to what the line itself holds, counted from its start: a source prefix is left out."""
     assert hypothesis.attention is not None
-    if not words:
-        return alignment(hypothesis.attention)
-    numbers = (word_numbers(pieces, WORD_MARK) for pieces in (source_pieces, hypothesis.pieces))
-    return word_alignment(hypothesis.attention, *numbers)
+    links, first = alignment(hypothesis.attention), translation.num_prefix_pieces
+    if words:
+        source_words = word_numbers(translation.source_pieces, WORD_MARK)
+        links = word_alignment(hypothesis.attention, source_words, word_numbers(hypothesis.pieces, WORD_MARK))
+        first = source_words[first - 1] + 1 if first else 0
+    return [(source - first, target) for source, target in links if source >= first]
 
 
 def _json(translation: Translation, number: int, source: str, attention: bool) -> dict[str, Any]:
@@ -63,7 +66,7 @@ def _json(translation: Translation, number: int, source: str, attention: bool) -
             "truncated": hypothesis.truncated,
         }
         if hypothesis.attention is not None:
-            entry["alignment"] = [list(link) for link in alignment(hypothesis.attention)]
+            entry["alignment"] = [list(link) for link in _links(hypothesis, translation)]
             if attention:
                 entry["attention"] = [[round(p, 6) for p in probs] for probs in hypothesis.attention.tolist()]
         hypotheses.append(entry)
@@ -80,7 +83,7 @@ def _json(translation: Translation, number: int, source: str, attention: bool) -
 
 def _moses(hypothesis: Hypothesis | None, number: int) -> str:
     if hypothesis is None:
-        return f"{number} |||  ||| log_prob= 0 ||| 0"
+        return f"{number} |||  ||| log_prob= 0.000000 ||| 0.000000"
     return (
         f"{number} ||| {one_line(hypothesis.text)} ||| log_prob= {hypothesis.log_prob:.6f} ||| {hypothesis.score:.6f}"
     )

@@ -11,6 +11,7 @@ from gnmt_tf.search.scoring import Penalties, eq_14
 from gnmt_tf.text.vocabulary import PAD_ID
 
 IMPOSSIBLE = float("-inf")
+"""Log-probability and score of what does not exist."""
 
 
 class BeamResult(NamedTuple):
@@ -134,7 +135,9 @@ def read_back(
       max_steps: length of the result where it has to be static.
       failed_step: see BeamResult.
     """
-    arrays = History(*(array.stack() for array in history))  # type: ignore[arg-type]
+    # Of steps that may be taken but seldom are there is no need for a copy, unless shapes have to be static.
+    stacked = (array.gather(tf.range(num_steps)) if max_steps is None else array.stack() for array in history)
+    arrays = History(*stacked)  # type: ignore[arg-type]
     ends = _best_ends(arrays, num_steps, penalties, n_best, pruning_margin)
     exists = ends.scores > IMPOSSIBLE
     lengths = tf.where(exists, ends.steps + 1, 0)

@@ -4,6 +4,7 @@ Reads rows of a BeamResult and the pieces of the source line; gives text, with u
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +46,7 @@ class Translation(NamedTuple):
       truncated: the source was cut, or the translation is as long as the length limit lets it be.
       hypotheses: the best ones with different texts, best first; none for a blank line.
       source_pieces: what the model read, `</s>` last; none for a blank line.
+      num_prefix_pieces: how many of those at the start come from `search.source_prefix` and not from the line.
     """
 
     text: str
@@ -53,21 +55,28 @@ class Translation(NamedTuple):
     truncated: bool
     hypotheses: tuple[Hypothesis, ...] = ()
     source_pieces: tuple[str, ...] = ()
+    num_prefix_pieces: int = 0
 
 
 BLANK = Translation("", 0.0, 0, False)
 
 
 def hypotheses_of_row(
-    result: BeamResult, row: int, source_pieces: list[str], source_ids: list[int], segmenter: Segmenter
+    result: BeamResult,
+    row: int,
+    source_pieces: list[str],
+    source_ids: list[int],
+    segmenter: Segmenter,
+    distinct: bool = True,
 ) -> list[Hypothesis]:
-    """The hypotheses of one sentence, best first, each text once.
+    """The hypotheses of one sentence, best first.
 
     Args:
       result: of the batch, as NumPy arrays.
       row: of the sentence.
       source_pieces, source_ids: of the sentence, `</s>` last.
       segmenter: of the vocabulary.
+      distinct: whether each text is given once.
     """
     hypotheses: list[Hypothesis] = []
     seen: set[str] = set()
@@ -80,7 +89,7 @@ def hypotheses_of_row(
         attention = result.attention_probs[row, n, :length, : len(source_ids)]
         kept_attention = attention if attention.shape[1] else None
         text = _text(ids, kept_attention, source_pieces, source_ids, segmenter)
-        if text not in seen:
+        if not distinct or text not in seen:
             seen.add(text)
             hypotheses.append(
                 Hypothesis(
@@ -94,6 +103,46 @@ def hypotheses_of_row(
                 )
             )
     return hypotheses
+
+
+def joined(parts: list[Translation]) -> Translation:
+    """The translation of a line from those of its sentences.
+
+    Their best hypotheses one after the other make its only one, each with the `</s>` of its own. Scores and
+    log-probabilities are sums.
+    """
+    if len(parts) <= 1:
+        return parts[0] if parts else BLANK
+    found = [part for part in parts if part.hypotheses]
+    bests = [part.hypotheses[0] for part in found]
+    score = sum(part.score for part in parts)
+    truncated = any(part.truncated for part in parts)
+    whole = Hypothesis(
+        " ".join(best.text for best in bests),
+        score,
+        sum(best.log_prob for best in bests),
+        tuple(piece for best in bests for piece in best.pieces),
+        tuple(log_prob for best in bests for log_prob in best.piece_log_probs),
+        _block_diagonal([best.attention for best in bests]),
+        truncated,
+    )
+    source_pieces = tuple(piece for part in found for piece in part.source_pieces)
+    hypotheses = (whole,) if found else ()
+    return Translation(
+        whole.text, score, len(whole.pieces), truncated, hypotheses, source_pieces, parts[0].num_prefix_pieces
+    )
+
+
+def _block_diagonal(blocks: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    kept = [block for block in blocks if block is not None]
+    if not kept or len(kept) < len(blocks):
+        return None
+    whole = np.zeros(np.sum([block.shape for block in kept], axis=0), np.float32)
+    row = column = 0
+    for block in kept:
+        whole[row : row + block.shape[0], column : column + block.shape[1]] = block
+        row, column = row + block.shape[0], column + block.shape[1]
+    return whole
 
 
 def alignment(attention: np.ndarray) -> list[tuple[int, int]]:

@@ -14,6 +14,7 @@ from gnmt_tf.data.batch import Batch
 from gnmt_tf.model.gnmt import GNMT
 from gnmt_tf.search.ensemble import Ensemble
 from gnmt_tf.search.scoring import Penalties, coverage_sums, eq_14
+from gnmt_tf.search.translator import not_finite, source_text
 from gnmt_tf.text.normalization import is_blank
 from gnmt_tf.text.segmenter import Segmenter
 from gnmt_tf.text.vocabulary import END_ID, PAD_ID, START_ID
@@ -72,20 +73,31 @@ class PairScorer:
 
         Args:
           progress: called with the number of pairs done after every batch.
+
+        Raises:
+          UserError: a model that gives numbers that are not finite.
         """
         results = [NOTHING] * len(pairs)
         kept = {}
         for i, (source, target) in enumerate(pairs):
             if not is_blank(source) and not is_blank(target):
-                kept[i] = self._ids(source), self._ids(target)
+                kept[i] = self._ids(source_text(source, self.search)), self._ids(target)
             elif is_blank(source) != is_blank(target):
                 results[i] = PairScore(float("-inf"), float("-inf"), 0, ())
         order = sorted(kept, key=lambda i: (-sum(map(len, kept[i])), i))
         done = len(pairs) - len(order)
-        for start in range(0, len(order), self.search.batch_size):
-            rows = order[start : start + self.search.batch_size]
+        start = 0
+        while start < len(order):
+            size = self.search.batch_size
+            if self.search.batch_tokens is not None:
+                size = max(1, min(size, 2 * self.search.batch_tokens // sum(map(len, kept[order[start]]))))
+            rows = order[start : start + size]
+            start += size
             batch = _batch([kept[i] for i in rows])
             scores, log_probs, piece_log_probs = (values.numpy() for values in self._run(batch))
+            if not np.isfinite(log_probs).all():
+                bad = rows[int(np.argmin(np.isfinite(log_probs)))]
+                raise not_finite(f"the translation of line {bad + 1}")
             for row, i in enumerate(rows):
                 length = len(kept[i][1])
                 pieces = tuple(piece_log_probs[row, :length].tolist())

@@ -20,7 +20,7 @@ from gnmt_tf.layers.attention_sequence import AttentionMemory
 from gnmt_tf.model.decoder import DecoderMemory, DecoderState, Rows
 from gnmt_tf.model.gnmt import GNMT, GNMTStep
 from gnmt_tf.search.ensemble import Ensemble
-from gnmt_tf.text.vocabulary import SPECIAL_PIECES
+from gnmt_tf.text.vocabulary import SPECIAL_PIECES, Vocabulary
 
 PIECES_KEPT = 100
 """Most target pieces kept for a source piece."""
@@ -30,7 +30,7 @@ MOST_CELLS = 20_000_000
 
 ITERATIONS = 5
 ROUNDED_TO = 64
-"""A shortlist is filled up with frequent pieces to a multiple of this many, so that there are few sizes."""
+"""A shortlist is filled up with frequent pieces to a multiple of this many."""
 
 
 class Shortlist:
@@ -40,24 +40,29 @@ class Shortlist:
       targets: int32 [vocab_size, PIECES_KEPT], the most probable target pieces of each source piece, best first; -1
         where there are no more.
       by_frequency: int32 [pieces], all target pieces of the training text, the most frequent first.
+      vocabulary_fingerprint: of the vocabulary that ids are of.
     """
 
-    def __init__(self, targets: np.ndarray, by_frequency: np.ndarray):
+    def __init__(self, targets: np.ndarray, by_frequency: np.ndarray, vocabulary_fingerprint: str = ""):
         self.targets, self.by_frequency = targets, by_frequency
+        self.vocabulary_fingerprint = vocabulary_fingerprint
 
-    def candidates(self, source_ids: Iterable[int], per_piece: int, further: Iterable[int] = ()) -> np.ndarray:
+    def candidates(
+        self, source_ids: Iterable[int], per_piece: int, further: Iterable[int] = (), rounded_to: int = ROUNDED_TO
+    ) -> np.ndarray:
         """The pieces to search among: int32, rising, the special pieces first.
 
         Args:
           source_ids: of a batch.
           per_piece: target pieces for each source piece; as many of the most frequent ones always belong to it.
           further: pieces that have to be among them.
+          rounded_to: frequent pieces fill them up to a multiple of this many, as far as there are any.
         """
         rows = np.unique(np.fromiter(source_ids, np.int32))
         chosen = self.targets[rows, :per_piece].ravel()
         special = np.arange(len(SPECIAL_PIECES), dtype=np.int32)
         chosen = np.unique([*special, *chosen[chosen >= 0], *self.by_frequency[:per_piece], *further]).astype(np.int32)
-        missing = -len(chosen) % ROUNDED_TO
+        missing = -len(chosen) % rounded_to
         others = self.by_frequency[~np.isin(self.by_frequency, chosen)][:missing]
         return np.sort(np.concatenate([chosen, others])).astype(np.int32)
 
@@ -66,14 +71,15 @@ class Shortlist:
         descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path) or ".", suffix=".npz")
         try:
             with os.fdopen(descriptor, "wb") as file:
-                np.savez_compressed(file, targets=self.targets, by_frequency=self.by_frequency)
+                arrays = {"targets": self.targets, "by_frequency": self.by_frequency}
+                np.savez_compressed(file, **arrays, vocabulary=np.asarray(self.vocabulary_fingerprint))
             os.replace(temporary, path)
         except BaseException:
             os.remove(temporary)
             raise
 
     @classmethod
-    def load(cls, path: str, vocab_size: int) -> "Shortlist":
+    def load(cls, path: str, vocabulary_fingerprint: str) -> "Shortlist":
         """Reads a table.
 
         Raises:
@@ -81,7 +87,7 @@ class Shortlist:
         """
         try:
             with np.load(path) as arrays:
-                shortlist = cls(arrays["targets"], arrays["by_frequency"])
+                shortlist = cls(arrays["targets"], arrays["by_frequency"], str(arrays["vocabulary"]))
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "no such table"
             raise UserError(
@@ -90,25 +96,25 @@ class Shortlist:
                 reason,
                 "Train again for a moment with the training text there, or set search.shortlist=null.",
             ) from None
-        if len(shortlist.targets) != vocab_size:
+        if shortlist.vocabulary_fingerprint != vocabulary_fingerprint:
             raise UserError(
                 path,
-                f"a table for {vocab_size} pieces",
-                f"one for {len(shortlist.targets)}",
+                f"a table of the vocabulary with the fingerprint {vocabulary_fingerprint}",
+                f"one of another ({shortlist.vocabulary_fingerprint})",
                 "Put back the one that was made with this vocabulary.",
             )
         return shortlist
 
 
-def learn_shortlist(corpus: PieceCorpus, vocab_size: int, seed: int = 0) -> Shortlist:
+def learn_shortlist(corpus: PieceCorpus, vocabulary: Vocabulary, seed: int = 0) -> Shortlist:
     """Learns which target pieces go with a source piece: IBM model 1, p(target | source), with no empty source word.
 
     Args:
       corpus: the training pairs.
-      vocab_size: pieces in the shared vocabulary.
+      vocabulary: shared by both sides.
       seed: of the sample, if the corpus is too large to be counted whole.
     """
-    sources, targets = corpus.source, corpus.target
+    sources, targets, vocab_size = corpus.source, corpus.target, vocabulary.size
     sizes = (sources.lengths - 1) * (targets.lengths - 1)
     order = np.random.default_rng(seed).permutation(corpus.num_pairs)
     order = order[: max(1, int(np.searchsorted(np.cumsum(sizes[order]), MOST_CELLS)))]
@@ -136,7 +142,7 @@ def learn_shortlist(corpus: PieceCorpus, vocab_size: int, seed: int = 0) -> Shor
     table[source_of[kept], rank[kept]] = target_of[kept]
     frequencies = np.bincount(targets.ids, minlength=vocab_size)
     by_frequency = np.argsort(-frequencies, kind="stable")[: int((frequencies > 0).sum())]
-    return Shortlist(table, by_frequency.astype(np.int32))
+    return Shortlist(table, by_frequency.astype(np.int32), vocabulary.fingerprint)
 
 
 class ShortlistedModel:

@@ -3,6 +3,7 @@
 Reads any strings; gives one Translation for each, in order. Blank lines never reach the model.
 """
 
+import math
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,27 +20,33 @@ from gnmt_tf.search.beam_search import beam_search_grid
 from gnmt_tf.search.constraints import Constraints
 from gnmt_tf.search.ensemble import Ensemble
 from gnmt_tf.search.history import BeamResult
-from gnmt_tf.search.hypotheses import BLANK, Translation, hypotheses_of_row
+from gnmt_tf.search.hypotheses import BLANK, Translation, hypotheses_of_row, joined
 from gnmt_tf.search.scoring import Penalties
-from gnmt_tf.search.shortlist import Shortlist, shortlisted
+from gnmt_tf.search.shortlist import ROUNDED_TO, Shortlist, shortlisted
 from gnmt_tf.text.normalization import is_blank
 from gnmt_tf.text.segmenter import Segmenter
-from gnmt_tf.text.vocabulary import END_ID, PAD_ID, SPECIAL_PIECES, START_ID, UNKNOWN_ID
+from gnmt_tf.text.vocabulary import END_ID, PAD_ID, SPECIAL_PIECES, START_ID, UNKNOWN_ID, Vocabulary
 
 BATCHES_IN_WINDOW = 16
 """A stream is sorted by length inside windows of this many batches."""
 
 SMALLEST_BUCKET = 8
-SENTENCE_END = re.compile(r"(?<=[.!?\u2026\u3002\uff01\uff1f])\s+")
+PREFIXES_ROUNDED_TO = 8
+CANDIDATES_ROUNDED_TO = 512
+"""With static shapes, so that there are few of them."""
+
+SENTENCE_END = re.compile(r"(?<=[.!?\u2026])\s+|(?<=[\u3002\uff01\uff1f])\s*")
 
 
 class _Line(NamedTuple):
-    # One line, or a part of it, on its way to the model; ids and pieces end with `</s>`. number: of the line.
+    # One line, or a part of it, on its way to the model; ids and pieces end with `</s>`. number: of the line. prefix:
+    # of the target. num_prefix_pieces: of the source prefix.
     number: int
     pieces: list[str]
     ids: list[int]
     prefix: list[int]
     cut: bool
+    num_prefix_pieces: int
 
 
 class Translator:
@@ -66,7 +73,7 @@ class Translator:
     ):
         self.model, self.segmenter, self.search, self.keep_attention = model, segmenter, search, keep_attention
         self.num_compilations = 0
-        self._banned_ids = _banned_ids(search, segmenter)
+        self._banned_ids = banned_ids(search, segmenter.vocabulary)
         if search.beam_width > segmenter.vocabulary.size:
             raise UserError(
                 "search.beam_width",
@@ -82,9 +89,12 @@ class Translator:
                 "Give the table, shortlist.npz of the model directory, or set it to null.",
             )
         self._shortlist = shortlist if search.shortlist is not None else None
-        # Of several hypotheses with the same text one is kept, so that more are asked for than are given.
-        asked_for = search.beam_width if search.n_best > 1 else 1
-        self._settings = search.model_copy(update={"n_best": asked_for})
+        if search.method == "sample":
+            self._settings = search.model_copy(update={"beam_width": search.n_best})
+        else:
+            # Of several hypotheses with the same text one is kept, so that more are asked for than are given.
+            asked_for = search.beam_width if search.n_best > 1 else 1
+            self._settings = search.model_copy(update={"n_best": asked_for})
         self._own_penalties = Penalties(search.length_penalty_weight, search.coverage_penalty_weight)
         self._functions: dict[Any, Callable[..., list[BeamResult]]] = {}
 
@@ -104,9 +114,21 @@ class Translator:
           first_number: of the first line, counted from 0; what sampling and messages go by.
 
         Raises:
-          UserError: a prefix longer than the length limit, or a model that gives numbers that are not finite.
+          UserError: a prefix longer than the length limit, another number of prefixes than of lines, or a model that
+            gives numbers that are not finite.
         """
         return self._translate(lines, [self._own_penalties], progress, prefixes, first_number)[0]
+
+    def warm_up(self, lines: Sequence[str]) -> None:
+        """Traces and compiles what translating these lines needs, so that a measurement of that does not hold it."""
+        kinds: dict[tuple[bool, int], str] = {}
+        for line in lines:
+            if not is_blank(line):
+                ids = self.segmenter.encode(source_text(line, self.search))
+                bucket = source_bucket(len(ids) + 1) if self.search.jit_compile else 0
+                kinds.setdefault((UNKNOWN_ID in ids, bucket), line)
+        for line in kinds.values():
+            self.translate([line])
 
     def translate_with_each(
         self, lines: Sequence[str], penalties: Sequence[Penalties], progress: Callable[[int], None] | None = None
@@ -127,10 +149,14 @@ class Translator:
         first_number: int,
     ) -> list[list[Translation]]:
         # By line, by part of it, by setting.
+        if prefixes is not None and len(prefixes) != len(lines):
+            raise UserError(
+                "target prefixes", f"one for each of {len(lines)} lines", str(len(prefixes)), 'Give "" where none is.'
+            )
         results: list[list[list[Translation]]] = [[] for _ in lines]
         parts: list[tuple[int, _Line]] = []
         for i, line in enumerate(lines):
-            prefix = prefixes[i] if prefixes else ""
+            prefix = prefixes[i] if prefixes is not None else ""
             for place, part in enumerate(self._parts(line) if not is_blank(line) else []):
                 results[i].append([])
                 parts.append((place, self._read(first_number + i, part, "" if place else prefix)))
@@ -147,39 +173,53 @@ class Translator:
                 done += not waiting[row]
             if progress is not None:
                 progress(done)
-        return [[_joined([part[number] for part in result]) for result in results] for number in range(len(penalties))]
+        return [[joined([part[number] for part in result]) for result in results] for number in range(len(penalties))]
 
-    def alternatives(self, line: str, prefix: str, count: int) -> Translation:
+    def alternatives(self, line: str, prefix: str, count: int, number: int = 0) -> Translation:
         """Translations of a line that start with a prefix and differ in the piece after it.
 
         Args:
-          line: not blank.
+          line: any string; a blank one has none.
           prefix: what all of them start with, or "".
           count: how many to give; fewer when there are not so many pieces that may follow.
+          number: of the line, counted from 0, for messages.
 
         Returns:
           A Translation whose hypotheses are the best one for each of the pieces, best first.
-        """
-        read = self._read(0, line, prefix)
-        following = self._most_probable_after(read, count)
-        parts = [read._replace(number=n, prefix=[*read.prefix, piece]) for n, piece in enumerate(following)]
-        found = []
-        for start in range(0, len(parts), self.search.batch_size):
-            found += self._batch(parts[start : start + self.search.batch_size], [self._own_penalties])[0]
-        best = sorted((t.hypotheses[0] for t in found if t.hypotheses), key=lambda hypothesis: -hypothesis.score)
-        if not best:
-            return found[0]
-        cut = read.cut or best[0].truncated
-        return Translation(best[0].text, best[0].score, len(best[0].pieces), cut, tuple(best), tuple(read.pieces))
 
-    def _most_probable_after(self, line: _Line, count: int) -> list[int]:
+        Raises:
+          UserError: as `translate`.
+        """
+        if is_blank(line):
+            return BLANK
+        read = self._read(number, line, prefix)
+        parts = [read._replace(prefix=[*read.prefix, piece]) for piece in self._following(read, count)]
+        found: list[Translation] = []
+        for batch in self._batches(list(range(len(parts))), [(0, part) for part in parts]):
+            found += self._batch([parts[k] for k in batch], [self._own_penalties])[0]
+        best = sorted((t.hypotheses[0] for t in found if t.hypotheses), key=lambda hypothesis: -hypothesis.score)
+        pieces, num_prefix_pieces = tuple(read.pieces), read.num_prefix_pieces
+        if not best:
+            return Translation("", -math.inf, 0, True, (), pieces, num_prefix_pieces)
+        cut = read.cut or best[0].truncated
+        return Translation(
+            best[0].text, best[0].score, len(best[0].pieces), cut, tuple(best), pieces, num_prefix_pieces
+        )
+
+    def _following(self, line: _Line, count: int) -> list[int]:
+        """The most probable pieces that may come after a line's target prefix."""
+        if len(line.prefix) + 1 >= _length_limit(len(line.ids), self.search):
+            return [END_ID]
         inputs = tf.constant([[START_ID, *line.prefix]])
         length = tf.constant([len(line.prefix) + 1])
         batch = Batch(tf.constant([line.ids]), tf.constant([len(line.ids)]), inputs, inputs, length)
         logits = self.model.scored(batch).logits[0, -1].numpy()
-        logits[[PAD_ID, START_ID, *self._banned_ids]] = -np.inf
-        order = np.argsort(-logits, kind="stable")
-        return [int(i) for i in order[:count] if logits[i] > -np.inf]
+        if not np.isfinite(logits).all():
+            raise not_finite(f"the piece after the prefix of line {line.number + 1}")
+        banned = {PAD_ID, START_ID, *self._banned_ids}
+        if len(line.prefix) < self.search.min_length:
+            banned.add(END_ID)
+        return [int(i) for i in np.argsort(-logits, kind="stable") if int(i) not in banned][:count]
 
     def translate_stream(
         self,
@@ -193,7 +233,7 @@ class Translator:
         Args:
           lines: any strings.
           progress: called with the number of lines done after every batch.
-          window_size: lines read before the first is answered; by default 16 batches, 1 for a dialogue.
+          window_size: lines read before the first is answered; by default 16 batches.
           prefixes: see `translate`; as many as there are lines.
         """
         lines, prefixes = iter(lines), None if prefixes is None else iter(prefixes)
@@ -208,17 +248,20 @@ class Translator:
 
     def _parts(self, line: str) -> list[str]:
         """The line itself, or its sentences when it is too long and is to be split."""
-        if self.search.long_lines == "cut" or len(self.segmenter.encode(line)) < self.search.max_source_pieces:
+        if self.search.long_lines == "cut":
+            return [line]
+        if len(self.segmenter.pieces(source_text(line, self.search))) < self.search.max_source_pieces:
             return [line]
         return [part for part in SENTENCE_END.split(line) if not is_blank(part)]
 
     def _read(self, number: int, text: str, prefix: str) -> _Line:
-        pieces = self.segmenter.pieces(f"{self.search.source_prefix} {text}" if self.search.source_prefix else text)
+        pieces = self.segmenter.pieces(source_text(text, self.search))
+        num_prefix_pieces = len(self.segmenter.pieces(self.search.source_prefix))
         limit = self.search.max_source_pieces - 1
         kept = pieces[:limit]
         ids = [*self.segmenter.encode_pieces(kept), END_ID]
         prefix_ids = self.segmenter.encode(prefix) if prefix else []
-        line = _Line(number, [*kept, SPECIAL_PIECES[END_ID]], ids, prefix_ids, len(pieces) > limit)
+        line = _Line(number, [*kept, SPECIAL_PIECES[END_ID]], ids, prefix_ids, len(pieces) > limit, num_prefix_pieces)
         longest = _length_limit(len(ids), self.search)
         if len(prefix_ids) >= longest:
             raise UserError(
@@ -233,46 +276,51 @@ class Translator:
         """The order cut into batches; the longest of each comes first."""
         start = 0
         while start < len(order):
-            size = self.search.batch_size
-            if self.search.batch_tokens is not None:
-                size = max(1, min(size, self.search.batch_tokens // len(parts[order[start]][1].ids)))
+            size = self._rows_of_batch(len(parts[order[start]][1].ids))
             yield order[start : start + size]
             start += size
 
+    def _rows_of_batch(self, longest: int) -> int:
+        if self.search.batch_tokens is None:
+            return self.search.batch_size
+        longest = source_bucket(longest) if self.search.jit_compile else longest
+        return max(1, min(self.search.batch_size, self.search.batch_tokens // longest))
+
     def _batch(self, lines: list[_Line], penalties: Sequence[Penalties]) -> list[list[Translation]]:
         # Without a source character that is unknown there is none to copy.
-        copies = any(UNKNOWN_ID in line.ids for line in lines)
+        copies = self.search.jit_compile or any(UNKNOWN_ID in line.ids for line in lines)
         results = self._search(lines, self.keep_attention or copies, penalties)
         failed_step = int(results[0].failed_step)
         if failed_step >= 0:
-            raise UserError(
-                "model",
-                "finite logits",
-                f"NaN or Inf at step {failed_step + 1} of the search for line {lines[0].number + 1} or one beside it",
-                "Its weights are damaged, or training diverged: use another checkpoint.",
-            )
+            where = f"step {failed_step + 1} of the search for line {lines[0].number + 1} or one beside it"
+            raise not_finite(where)
         return [list(self._translations(lines, result)) for result in results]
 
     def _translations(self, lines: list[_Line], result: BeamResult) -> Iterator[Translation]:
         for row, line in enumerate(lines):
-            found = hypotheses_of_row(result, row, line.pieces, line.ids, self.segmenter)[: self.search.n_best]
+            distinct = self.search.method == "beam"
+            found = hypotheses_of_row(result, row, line.pieces, line.ids, self.segmenter, distinct)
+            found = found[: self.search.n_best]
             if not self.keep_attention:
                 found = [hypothesis._replace(attention=None) for hypothesis in found]
             pieces = tuple(line.pieces)
             if not found:
                 # Every way on was forbidden: the line keeps its place.
-                yield Translation("", 0.0, 0, True, (), pieces)
+                yield Translation("", -math.inf, 0, True, (), pieces, line.num_prefix_pieces)
                 continue
             best = found[0]
             cut = line.cut or best.truncated
-            yield Translation(best.text, best.score, len(best.pieces), cut, tuple(found), pieces)
+            prefix = line.num_prefix_pieces
+            yield Translation(best.text, best.score, len(best.pieces), cut, tuple(found), pieces, prefix)
 
     def _search(self, lines: list[_Line], keep_attention: bool, penalties: Sequence[Penalties]) -> list[BeamResult]:
         num_rows, longest, max_steps = len(lines), max(len(line.ids) for line in lines), None
         if self.search.jit_compile:
-            num_rows, longest = self.search.batch_size, source_bucket(longest)
+            num_rows, longest = self._rows_of_batch(longest), source_bucket(longest)
             max_steps = _length_limit(longest, self.search)
         most_prefix = max(len(line.prefix) for line in lines)
+        if self.search.jit_compile:
+            most_prefix += -most_prefix % PREFIXES_ROUNDED_TO
         source_ids = np.full([num_rows, longest], PAD_ID, np.int32)
         prefix_ids = np.full([num_rows, most_prefix], PAD_ID, np.int32)
         # A row of filling is a sentence of one piece, which ends soon.
@@ -287,7 +335,8 @@ class Translator:
             # The search counts pieces among the candidates.
             pieces = (piece for line in lines for piece in line.ids)
             further = {piece for line in lines for piece in line.prefix} | set(range(self.search.beam_width))
-            candidates = self._shortlist.candidates(pieces, self.search.shortlist, further)
+            rounded_to = CANDIDATES_ROUNDED_TO if self.search.jit_compile else ROUNDED_TO
+            candidates = self._shortlist.candidates(pieces, self.search.shortlist, further, rounded_to)
             prefix_ids = np.searchsorted(candidates, prefix_ids).astype(np.int32)
         key = keep_attention, bool(most_prefix), max_steps, tuple(penalties)
         if key not in self._functions:
@@ -337,6 +386,21 @@ def source_bucket(length: int) -> int:
     return bucket
 
 
+def source_text(line: str, search: SearchConfig) -> str:
+    """What the model reads of a line: the source prefix goes before it."""
+    return f"{search.source_prefix} {line}" if search.source_prefix else line
+
+
+def not_finite(where: str) -> UserError:
+    """What to tell of a model that gives NaN or Inf."""
+    return UserError(
+        "model",
+        "finite logits",
+        f"NaN or Inf at {where}",
+        "Its weights are damaged, or training diverged: use another checkpoint.",
+    )
+
+
 class Rate:
     """Lines per second and time left, for whoever watches.
 
@@ -362,22 +426,12 @@ def _length_limit(source_length: int, search: SearchConfig) -> int:
     return max(int(np.float32(source_length) * np.float32(search.max_length_factor)) + search.max_length_constant, 1)
 
 
-def _joined(parts: list[Translation]) -> Translation:
-    """The translation of a line from those of its sentences."""
-    if len(parts) <= 1:
-        return parts[0] if parts else BLANK
-    return Translation(
-        " ".join(part.text for part in parts),
-        sum(part.score for part in parts),
-        sum(part.num_pieces for part in parts),
-        any(part.truncated for part in parts),
-        (),
-        tuple(piece for part in parts for piece in part.source_pieces),
-    )
+def banned_ids(search: SearchConfig, vocabulary: Vocabulary) -> tuple[int, ...]:
+    """The ids of `search.banned_pieces`.
 
-
-def _banned_ids(search: SearchConfig, segmenter: Segmenter) -> tuple[int, ...]:
-    vocabulary = segmenter.vocabulary
+    Raises:
+      UserError: one that is not in the vocabulary.
+    """
     ids = {SPECIAL_PIECES[UNKNOWN_ID]: UNKNOWN_ID, **vocabulary.ids}
     for piece in search.banned_pieces:
         if piece not in ids:

@@ -41,13 +41,8 @@ class LoadedModels(NamedTuple):
         shortlist = None
         if search.shortlist is not None:
             path = ModelDirectory(self.model_dir).shortlist_path
-            shortlist = Shortlist.load(path, self.segmenter.vocabulary.size)
+            shortlist = Shortlist.load(path, self.segmenter.vocabulary.fingerprint)
         return Translator(self.model, self.segmenter, search, keep_attention, shortlist)
-
-    @property
-    def first(self) -> GNMT:
-        """The first model alone."""
-        return self.model.models[0] if isinstance(self.model, Ensemble) else self.model
 
 
 def load_models(model_dir: str, which: Which | None = None, ensemble: Sequence[str] = ()) -> LoadedModels:

@@ -199,6 +199,14 @@ def load_checkpoint(directory: ModelDirectory, prefix: str) -> LoadedModel:
     model = GNMT(config.model, vocabulary.size, config.training.constrained)
     step = tf.Variable(0, dtype=tf.int64)
     restore(tf.train.Checkpoint(model=model, step=step), prefix)
+    for weight in model.weights:
+        if not bool(tf.reduce_all(tf.math.is_finite(weight))):
+            raise UserError(
+                f"checkpoint {prefix}",
+                "finite weights",
+                f"NaN or Inf in {weight.name}",
+                "Training had diverged there: use an earlier checkpoint.",
+            )
     return LoadedModel(model, WordpieceSegmenter(vocabulary), config, prefix, int(step))
 
 

@@ -107,7 +107,7 @@ def train(
         check_corpus(state, corpus, train_paths)
         say(output, f"Continuing after step {model.step} ({prefix}).")
     if not os.path.exists(directory.shortlist_path):
-        learn_shortlist(corpus, vocabulary.size, config.training.seed).save(directory.shortlist_path)
+        learn_shortlist(corpus, vocabulary, config.training.seed).save(directory.shortlist_path)
     return _fit(config, directory, model, segmenter, corpus, state, checkpoint, output)
 
 
@@ -269,7 +269,9 @@ def _dev_scorer(
     paths = str(data.dev_source), str(data.dev_target)
     pairs = list(read_pairs(*paths))
     corpus = load_corpus(*paths, segmenter, data.max_source_pieces, data.max_target_pieces)
-    search = config.search.model_copy(update={"beam_width": training.evaluate_beam_width, "n_best": 1})
+    # Scores of different steps are compared, so the search is the plain one whatever the model is to be used with.
+    plain = {"method": "beam", "n_best": 1, "diverse_groups": 1, "shortlist": None, "jit_compile": False}
+    search = config.search.model_copy(update={"beam_width": training.evaluate_beam_width, **plain})
     translator = Translator(model, segmenter, search)
     log_perplexity = LogPerplexity(model, search.batch_size)
 

@@ -3,9 +3,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from gnmt_tf.config import SearchConfig, UserError
 from gnmt_tf.search.ensemble import Ensemble
+from gnmt_tf.search.formats import formatted, pharaoh
+from gnmt_tf.search.sampling import sample
 from gnmt_tf.search.scorer import NOTHING, PairScorer, parse_n_best
 from gnmt_tf.search.shortlist import Shortlist
 from gnmt_tf.search.translator import BLANK, Rate, Translator, source_bucket
@@ -90,6 +93,27 @@ def test_a_long_line_is_split_at_the_ends_of_its_sentences(make):
     assert cut.truncated
 
 
+def test_a_split_line_keeps_all_that_is_known_of_its_sentences(make):
+    translator = make(keep_attention=True, long_lines="split", min_length=2)
+    sentences = ["one two red .", "two cat one one .", "red red ."]
+    (whole,) = translator.translate([" ".join(sentences)])
+    parts = translator.translate(sentences)
+    (hypothesis,) = whole.hypotheses
+    assert whole.source_pieces == tuple(piece for part in parts for piece in part.source_pieces)
+    assert hypothesis.pieces == tuple(piece for part in parts for piece in part.hypotheses[0].pieces)
+    assert whole.score == pytest.approx(sum(part.score for part in parts), abs=1e-4)
+    assert hypothesis.attention.shape == (len(hypothesis.pieces), len(whole.source_pieces))
+    np.testing.assert_allclose(hypothesis.attention.sum(axis=1), 1.0, atol=1e-5)
+    assert "|||" in formatted(whole, 0, "", "moses", False, False)
+    assert whole.text in formatted(whole, 0, "", "moses", False, False)
+    assert len(pharaoh(whole).split()) == len(hypothesis.pieces) - 1
+
+
+def test_a_line_without_spaces_is_split_at_its_full_stops(make):
+    parts = make(long_lines="split")._parts("漢字漢字漢字漢字。漢字漢字漢字漢字！ 漢字")
+    assert parts == ["漢字漢字漢字漢字。", "漢字漢字漢字漢字！", "漢字"]
+
+
 def test_a_batch_of_three_thousand_lines_is_translated(make):
     lines = random_lines(3000, seed=4)
     translator = make(batch_size=3000)
@@ -156,10 +180,33 @@ def test_alternatives_differ_in_the_piece_after_the_prefix_and_the_best_is_the_s
         assert own.score <= found.score + 1e-4
 
 
-def test_a_source_prefix_is_read_before_every_line(make, translator):
-    lines = ["one two", "", "red"]
-    expected = translator.translate(["cat one two", "", "cat red"])
-    assert make(source_prefix="cat").translate(lines) == expected
+def test_a_source_prefix_is_read_before_every_line_and_is_no_part_of_alignments(make, loaded):
+    lines, plain = ["one two", "", "red"], make(keep_attention=True, min_length=2)
+    expected = plain.translate(["cat one two", "", "cat red"])
+    prefixed = make(keep_attention=True, min_length=2, source_prefix="cat")
+    found = prefixed.translate(lines)
+    assert [(t.text, t.score) for t in found] == [(t.text, t.score) for t in expected]
+    count = len(loaded.segmenter.encode("cat"))
+    links = [tuple(map(int, link.split("-"))) for link in pharaoh(expected[0]).split()]
+    shifted = [f"{source - count}-{target}" for source, target in links if source >= count]
+    assert pharaoh(found[0]) == " ".join(shifted)
+    scores = [PairScorer(loaded.model, loaded.segmenter, t.search) for t in (plain, prefixed)]
+    assert scores[0]([("cat one", "un")]) == scores[1]([("one", "un")])
+
+
+def test_another_number_of_prefixes_than_of_lines_is_refused(translator):
+    with pytest.raises(UserError, match="target prefixes: expected one for each of 2 lines, got 1"):
+        translator.translate(["one", "two"], prefixes=["un"])
+    with pytest.raises(UserError, match="target prefixes"):
+        list(translator.translate_stream(["one", "two"], prefixes=[]))
+
+
+def test_an_alternative_at_the_limit_is_the_end(make, loaded):
+    prefix = "chat un rouge"
+    length = len(loaded.segmenter.encode(prefix)) + 1
+    found = make(max_length_factor=1e-3, max_length_constant=length).alternatives("one", prefix, 3)
+    assert [h.text for h in found.hypotheses] == [prefix]
+    assert make().alternatives(" ", "", 3) == BLANK
 
 
 def test_a_banned_piece_does_not_occur(make):
@@ -197,8 +244,7 @@ def test_translations_have_the_least_length(make):
 
 def test_an_unknown_character_is_copied_from_where_the_attention_lies(make, loaded):
     line = "one 漢 two"
-    unknown = "<unk>"
-    prefix = "漢"
+    unknown, prefix = "<unk>", "漢"
     (translation,) = make(keep_attention=True).translate([line], prefixes=[prefix])
     assert unknown in translation.hypotheses[0].pieces
     assert "漢" in translation.text
@@ -210,14 +256,16 @@ def test_an_unknown_character_is_copied_from_where_the_attention_lies(make, load
 
 def test_samples_depend_on_the_seed_and_the_line_but_not_on_the_batch(make):
     lines = random_lines(10, share_blank=0.0)
-    settings = {"method": "sample", "beam_width": 3, "n_best": 3}
+    settings = {"method": "sample", "n_best": 3}
     first, other = make(**settings, seed=1), make(**settings, seed=2)
     texts = [[h.text for h in t.hypotheses] for t in first.translate(lines)]
     small = Translator(first.model, first.segmenter, first.search.model_copy(update={"batch_size": 3}))
     assert texts == [[h.text for h in t.hypotheses] for t in small.translate(lines)]
     assert texts != [[h.text for h in t.hypotheses] for t in other.translate(lines)]
-    same_line = first.translate(["one two red"] * 6)
-    assert len({t.text for t in same_line}) > 1
+    same_line = [first.translate(["one two red"] * 6), other.translate(["one two red"] * 6)]
+    assert len({t.text for t in same_line[0]}) > 1
+    # Another seed is not the same numbers a line later.
+    assert [t.text for t in same_line[0][1:]] != [t.text for t in same_line[1][:-1]]
 
 
 def test_sampling_from_the_single_most_probable_piece_is_greedy_search(make):
@@ -290,11 +338,36 @@ def test_a_line_that_is_no_n_best_list_is_named(line, message):
         parse_n_best(["0 ||| fine ||| 1", line], "list", 2)
 
 
+def test_an_ensemble_searches_with_a_shortlist(loaded, trained_model, translator):
+    table = Shortlist.load(ModelDirectory(str(trained_model)).shortlist_path, loaded.segmenter.vocabulary.fingerprint)
+    settings = translator.search.model_copy(update={"shortlist": 2})
+    lines = random_lines(6)
+    one = Translator(loaded.model, loaded.segmenter, settings, shortlist=table).translate(lines)
+    two = Translator(Ensemble([loaded.model] * 2), loaded.segmenter, settings, shortlist=table).translate(lines)
+    assert [t.text for t in two] == [t.text for t in one]
+
+
+def test_samples_come_as_often_as_they_are_probable():
+    logits = tf.math.log(tf.constant([[0.5, 0.3, 0.15, 0.05]]))
+    count = 20_000
+    lines = tf.range(count)
+    for settings, expected in (
+        ({}, [0.5, 0.3, 0.15, 0.05]),
+        ({"sampling_top_k": 2}, [0.625, 0.375, 0, 0]),
+        ({"sampling_top_p": 0.7}, [0.625, 0.375, 0, 0]),
+        ({"temperature": 0.5}, np.asarray([0.25, 0.09, 0.0225, 0.0025]) / 0.365),
+    ):
+        search = SearchConfig(method="sample", **settings)
+        _, ids = sample(tf.tile(logits, [count, 1]), (lines, tf.constant(3), tf.zeros_like(lines)), search)
+        shares = np.bincount(ids.numpy()[:, 0], minlength=4) / count
+        np.testing.assert_allclose(shares, expected, atol=0.015)
+
+
 def test_a_shortlist_of_everything_changes_nothing_and_a_short_one_keeps_to_its_pieces(
     loaded, trained_model, translator
 ):
     path = ModelDirectory(str(trained_model)).shortlist_path
-    table = Shortlist.load(path, loaded.segmenter.vocabulary.size)
+    table = Shortlist.load(path, loaded.segmenter.vocabulary.fingerprint)
     lines = random_lines(12)
     size = loaded.segmenter.vocabulary.size
     whole = Shortlist(np.tile(np.arange(size, dtype=np.int32), [size, 2])[:, :100], np.arange(size, dtype=np.int32))
@@ -316,17 +389,17 @@ def test_a_shortlist_without_a_table_or_with_another_vocabularys_is_refused(load
     with pytest.raises(UserError, match=r"search.shortlist: expected null"):
         Translator(loaded.model, loaded.segmenter, SearchConfig(shortlist=10))
     with pytest.raises(UserError, match="expected the table of pieces"):
-        Shortlist.load(str(tmp_path / "none.npz"), 10)
+        Shortlist.load(str(tmp_path / "none.npz"), "mine")
     (tmp_path / "damaged.npz").write_bytes(b"no archive")
     with pytest.raises(UserError, match="expected the table of pieces"):
-        Shortlist.load(str(tmp_path / "damaged.npz"), 10)
-    Shortlist(np.zeros([4, 100], np.int32), np.zeros([4], np.int32)).save(str(tmp_path / "four.npz"))
-    with pytest.raises(UserError, match="expected a table for 10 pieces, got one for 4"):
-        Shortlist.load(str(tmp_path / "four.npz"), 10)
+        Shortlist.load(str(tmp_path / "damaged.npz"), "mine")
+    Shortlist(np.zeros([4, 100], np.int32), np.zeros([4], np.int32), "other").save(str(tmp_path / "other.npz"))
+    with pytest.raises(UserError, match=r"fingerprint mine, got one of another \(other\)"):
+        Shortlist.load(str(tmp_path / "other.npz"), "mine")
 
 
 def test_the_table_of_a_word_by_word_corpus_has_each_words_translation_first(loaded, trained_model):
-    table = Shortlist.load(ModelDirectory(str(trained_model)).shortlist_path, loaded.segmenter.vocabulary.size)
+    table = Shortlist.load(ModelDirectory(str(trained_model)).shortlist_path, loaded.segmenter.vocabulary.fingerprint)
     known = 0
     for source, target in {"one": "un", "two": "deux", "red": "rouge", "cat": "chat"}.items():
         (first, *rest), (translated, *more) = loaded.segmenter.encode(source), loaded.segmenter.encode(target)
