@@ -71,8 +71,8 @@ class Shortlist:
         descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path) or ".", suffix=".npz")
         try:
             with os.fdopen(descriptor, "wb") as file:
-                arrays = {"targets": self.targets, "by_frequency": self.by_frequency}
-                np.savez_compressed(file, **arrays, vocabulary=np.asarray(self.vocabulary_fingerprint))
+                name = np.asarray(self.vocabulary_fingerprint)
+                np.savez_compressed(file, targets=self.targets, by_frequency=self.by_frequency, vocabulary=name)
             os.replace(temporary, path)
         except BaseException:
             os.remove(temporary)
