@@ -189,6 +189,23 @@ class TrainingConfig(_Section):
     """Whether the training step is compiled by XLA."""
 
 
+class RefinementConfig(_Section):
+    """Refinement by expected reward, after maximum likelihood (paper, section 5, eq. 8 and 9): `gnmt refine`."""
+
+    num_samples: Annotated[int, pydantic.Field(ge=2)] = 15
+    """Sequences drawn for each source sentence at each step."""
+    ml_weight: NonNegative = 0.017
+    """Alpha of eq. 9: what maximum likelihood weighs beside the expected reward."""
+    learning_rate: Positive = 1e-5
+    """Of Adam, constant."""
+    num_steps: PositiveInt = 100_000
+    dropout: Fraction = 0.0
+    """Takes the place of `training.dropout`; word and piece dropout are off."""
+    evaluate_every_steps: PositiveInt = 1000
+    early_stopping_patience: PositiveInt | None = 5
+    """Refinement ends after so many evaluations in a row without a new best; null for never."""
+
+
 class SearchConfig(_Section):
     """Beam search (paper, section 7) and its variants."""
 
@@ -278,6 +295,7 @@ class Config(_Section):
     data: DataConfig = DataConfig()
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
+    refinement: RefinementConfig = RefinementConfig()
     search: SearchConfig = SearchConfig()
 
     @property

@@ -15,7 +15,7 @@ ROWS_PER_SLICE = 512
 
 
 class CrossEntropySums(NamedTuple):
-    """Sums over the real rows, scalars in nats.
+    """Sums over the real rows, each times its sentence's weight; scalars in nats.
 
     Fields:
       loss: cross entropy against the smoothed labels; gradients flow from here.
@@ -33,11 +33,13 @@ class Labels(NamedTuple):
       ids: int32 [batch_size, length].
       lengths: int32 [batch_size]; what comes after them is left out.
       smoothing: share of every label's probability that is spread evenly over the vocabulary.
+      weights: float32 [batch_size], what each sentence counts for, negative numbers included; by default 1.
     """
 
     ids: tf.Tensor
     lengths: tf.Tensor
-    smoothing: float
+    smoothing: float = 0.0
+    weights: tf.Tensor | None = None
 
 
 def projected_cross_entropy(
@@ -88,6 +90,7 @@ def _run_slices(
     most_slices = -(-num_rows // rows)
     order, place, real = _real_rows_first(labels.lengths, shape[1], most_slices * rows)
     num_real = tf.reduce_sum(labels.lengths)
+    sentence_weights = None if labels.weights is None else tf.repeat(labels.weights, shape[1])
     num_slices = (num_real + rows - 1) // rows
 
     def step(number, sums, d_kernel, d_bias, d_slices):
@@ -95,6 +98,8 @@ def _run_slices(
         chosen = tf.gather(order, numbers)
         inputs = tf.gather(outputs, chosen)
         weights = tf.cast(numbers < num_real, tf.float32)
+        if sentence_weights is not None:
+            weights *= tf.gather(sentence_weights, chosen)
         raw = tf.cast(tf.matmul(inputs, rounded_kernel), tf.float32) + bias
         slice_sums, d_logits = _slice(raw, tf.gather(label_ids, chosen), weights, logit_bound, labels.smoothing)
         rounded = tf.cast(d_logits, dtype)
@@ -144,7 +149,7 @@ def _slice(
     Args:
       raw: [rows, vocab_size], the logits before their clip.
       label_ids: int32 [rows].
-      weights: [rows], 1 at real rows and 0 at filling.
+      weights: [rows], what each counts for, 0 at filling.
       logit_bound, smoothing: as above.
     """
     vocab_size = raw.shape[1]

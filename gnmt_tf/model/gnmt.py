@@ -145,9 +145,25 @@ class GNMT(keras.Model):
         self, batch: Batch, bounds: Bounds, dropout: Dropout | None, dtype: tf.DType
     ) -> tuple[tf.Tensor, tf.Tensor]:
         memory = self.encode(batch.source_ids, batch.source_lengths, bounds, dropout, dtype)
+        return self.decode(batch.target_input_ids, memory, bounds, dropout)
+
+    def decode(
+        self, target_input_ids: tf.Tensor, memory: AttentionMemory, bounds: Bounds, dropout: Dropout | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Runs the decoder over whole target sequences, in the dtype of `memory`.
+
+        Args:
+          target_input_ids: int32 [batch_size, target_length], `<s>` first.
+          memory: of as many sentences.
+          bounds, dropout: as in `call`.
+
+        Returns:
+          Its outputs, float [batch_size, target_length, num_units], and the attention's probabilities, float
+          [batch_size, target_length, source_length].
+        """
         with self._placement.device("target_embedding"):
-            embeddings = tf.cast(tf.gather(self.target_embedding.embeddings, batch.target_input_ids), dtype)
-        return self.decoder(embeddings, memory, bounds.clip_bound, dropout)
+            embeddings = tf.gather(self.target_embedding.embeddings, target_input_ids)
+        return self.decoder(tf.cast(embeddings, memory.values.dtype), memory, bounds.clip_bound, dropout)
 
     def encode(
         self,

@@ -110,8 +110,8 @@ def check_config(config: Config, directory: ModelDirectory) -> None:
         )
 
 
-def check_settings(vocabulary: Vocabulary, config: Config) -> None:
-    """Refuses a given vocabulary that reads text otherwise than the settings say."""
+def check_settings(vocabulary: Vocabulary, config: Config, origin: str) -> None:
+    """Refuses a given vocabulary (`origin` says where it is from) that reads text otherwise than the settings say."""
     made_with, asked_for = vocabulary.config.model_dump(), config.text.model_dump()
     # How many pieces there are to be is a wish; what they are made of decides how text is read.
     differing = [
@@ -121,7 +121,7 @@ def check_settings(vocabulary: Vocabulary, config: Config) -> None:
     ]
     if differing:
         raise UserError(
-            f"config key data.vocabulary ({config.data.vocabulary})",
+            origin,
             "a vocabulary made with the settings in `text`",
             "one made with " + ", ".join(differing),
             "Make it again with `gnmt vocab`, or change the settings.",

@@ -23,6 +23,7 @@ CSV_COLUMNS = (
     "step",
     "seconds",
     "loss",
+    "reward",
     "learning_rate",
     "clip_bound",
     "gradient_norm",
@@ -156,6 +157,7 @@ class Progress(keras.callbacks.Callback):
         super().__init__()
         self.training, self.log, self.clock, self.output = training, log, clock, output
         self._losses: list[float] = []
+        self._rewards: list[float] = []
         self._pieces = 0.0
         self._first_seconds: float | None = None
 
@@ -166,6 +168,8 @@ class Progress(keras.callbacks.Callback):
         now = self.clock.seconds() - self.clock.paused
         if math.isfinite(float(logs["loss"])):
             self._losses.append(float(logs["loss"]))
+        if "reward" in logs:
+            self._rewards.append(float(logs["reward"]))
         self._pieces += float(logs["num_pieces"])
         if self._first_seconds is None:
             # The first step compiles; the rate counts from its end.
@@ -173,6 +177,7 @@ class Progress(keras.callbacks.Callback):
         if step % self.training.log_every_steps and step != self.training.num_steps:
             return
         loss = sum(self._losses) / len(self._losses) if self._losses else math.nan
+        reward = {"reward": sum(self._rewards) / len(self._rewards)} if self._rewards else {}
         rate = self._pieces / max(now - self._last_seconds, 1e-9)
         step_seconds = (now - self._first_seconds) / max(step - self._first_step, 1)
         bounds = self.model.training_bounds(self.model.optimizer.iterations)
@@ -184,14 +189,16 @@ class Progress(keras.callbacks.Callback):
             clip_bound=float(bounds.clip_bound),
             gradient_norm=float(logs["gradient_norm"]),
             pieces_per_second=rate,
+            **reward,
         )
         left = self._seconds_left(step, step_seconds, self.clock.seconds())
         say(
             self.output,
-            f"step {step}/{self.training.num_steps}  loss {loss:.4f}  {rate:,.0f} pieces/s  "
+            f"step {step}/{self.training.num_steps}  loss {loss:.4f}  "
+            f"{''.join(f'{name} {value:.4f}  ' for name, value in reward.items())}{rate:,.0f} pieces/s  "
             f"{_clock_time(self.clock.seconds())} gone, {_clock_time(left)} left",
         )
-        self._losses, self._pieces, self._last_seconds = [], 0.0, now
+        self._losses, self._rewards, self._pieces, self._last_seconds = [], [], 0.0, now
 
     def _seconds_left(self, step: int, step_seconds: float, now: float) -> float:
         left = (self.training.num_steps - step) * step_seconds

@@ -12,23 +12,39 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from gnmt_tf.config import Config
+from gnmt_tf.config import Config, UserError
 from gnmt_tf.data.batch import Batch
 from gnmt_tf.layers.clipping import UNCONSTRAINED, scheduled_clip_bound
 from gnmt_tf.layers.dropout import Dropout
 from gnmt_tf.layers.placement import ONE_DEVICE, Placement
-from gnmt_tf.layers.projected_cross_entropy import Labels
+from gnmt_tf.layers.projected_cross_entropy import CrossEntropySums, Labels
 from gnmt_tf.model.gnmt import GNMT, Bounds
 from gnmt_tf.tensorflow_start import release_freed_memory
 from gnmt_tf.training.optimizer import AdamThenSGD
 
 
+class Objective(NamedTuple):
+    """What a batch says of the model: sums over its sentence pairs, scalars.
+
+    Fields:
+      loss: what training makes small, in nats.
+      negative_log_prob: of the target pieces, in nats, for people to watch.
+      reward: of sequences that the model wrote itself, where training is about that; else 0.
+    """
+
+    loss: tf.Tensor
+    negative_log_prob: tf.Tensor
+    reward: tf.Tensor
+
+
 class _Gradients(NamedTuple):
-    # Sums over the real pieces of one batch, on one replica.
+    # Sums over one batch, on one replica.
     gradients: list[tf.Tensor]
     negative_log_prob: tf.Tensor
+    reward: tf.Tensor
     num_target_pieces: tf.Tensor
     num_source_pieces: tf.Tensor
+    num_pairs: tf.Tensor
 
 
 class _Accumulator:
@@ -36,7 +52,7 @@ class _Accumulator:
 
     def __init__(self, weights: list[tf.Variable]):
         # Not attributes of the model: they are no part of it and need not be saved.
-        shapes = _Gradients([weight.shape for weight in weights], *[tf.TensorShape([])] * 3)
+        shapes = _Gradients([weight.shape for weight in weights], *[tf.TensorShape([])] * 5)
         self._sums = tf.nest.map_structure(_zero_on_each_replica, shapes)
 
     def add(self, values: _Gradients) -> None:
@@ -104,6 +120,9 @@ class TrainableGNMT(GNMT):
         self.settings = settings
         self._accumulator: _Accumulator | None = None
 
+    has_reward = False
+    """Whether `objective` has one."""
+
     train_function: Callable[[Iterator[Batch]], dict[str, tf.Tensor]] | None
 
     def compile_for_training(self) -> None:
@@ -113,6 +132,28 @@ class TrainableGNMT(GNMT):
         optimizer.build(self.trainable_variables)
         if self.settings.training.accumulate_batches > 1:
             self._accumulator = _Accumulator(self.trainable_variables)
+
+    def start_from(self, model: GNMT) -> None:
+        """Takes over the weights of a model of the same shape, also as their running average.
+
+        Raises:
+          UserError: it has another shape.
+        """
+        pairs = list(zip(self.trainable_variables, model.trainable_variables, strict=False))
+        differing = [
+            f"{mine.name} {mine.shape}, not {theirs.shape}" for mine, theirs in pairs if mine.shape != theirs.shape
+        ]
+        if differing or len(self.trainable_variables) != len(model.trainable_variables):
+            raise UserError(
+                "the model to start from",
+                f"the shape that the config section `model` describes ({len(self.trainable_variables)} weights)",
+                "; ".join(differing[:3]) or f"{len(model.trainable_variables)} weights",
+                "Give the settings in `model` that it was trained with.",
+            )
+        for mine, theirs in pairs:
+            mine.assign(theirs)
+        for average, weight in zip(self.optimizer.averages, self.trainable_variables, strict=False):
+            average.assign(weight)
 
     @property
     def step(self) -> int:
@@ -150,7 +191,7 @@ class TrainableGNMT(GNMT):
 
         Returns:
           `loss` (nats per target piece, without smoothing), `num_pieces` (both sides), `gradient_norm` before it was
-          cut. When loss or norm are not finite the step moves nothing but the count of steps.
+          cut, `reward` (per sentence pair, if training is about one). When loss or norm are not finite the step moves nothing but the count of steps.
         """
         training = self.settings.training
         sums = self._gradients(data, training.accumulate_batches - 1)
@@ -171,7 +212,8 @@ class TrainableGNMT(GNMT):
             zip(gradients, self.trainable_variables, strict=True), skip_gradients_aggregation=True
         )
         num_pieces = sums.num_target_pieces + sums.num_source_pieces
-        return {"loss": loss, "num_pieces": num_pieces, "gradient_norm": norm}
+        logs = {"loss": loss, "num_pieces": num_pieces, "gradient_norm": norm}
+        return logs | ({"reward": sums.reward / tf.maximum(sums.num_pairs, 1.0)} if self.has_reward else {})
 
     def accumulate_step(self, data: Batch, number: tf.Tensor) -> None:
         """One batch of a step that is not its last: `number` counts them from 0."""
@@ -189,15 +231,30 @@ class TrainableGNMT(GNMT):
         dropout = Dropout(rates[0], training.seed, draw, replica, *rates[1:]) if any(rates) else None
         bounds = self.training_bounds(step)
         with tf.GradientTape() as tape:
-            outputs = self.decoder_outputs(data, bounds, dropout, tf.as_dtype(training.compute_dtype))
-            with self._placement.device("output_projection"):
-                labels = Labels(data.target_output_ids, data.target_lengths, training.label_smoothing)
-                loss, negative_log_prob = self.output_projection.cross_entropy(
-                    outputs, labels, bounds.logit_bound, self.tied_embeddings
-                )
-        gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, self.trainable_variables)]
-        counts = (tf.cast(tf.reduce_sum(n), tf.float32) for n in (data.target_lengths, data.source_lengths))
-        return _Gradients(gradients, negative_log_prob, *counts)
+            objective = self.objective(data, bounds, dropout, draw)
+        gradients = [tf.convert_to_tensor(g) for g in tape.gradient(objective.loss, self.trainable_variables)]
+        counted = data.target_lengths, data.source_lengths, tf.cast(data.target_lengths > 0, tf.int32)
+        counts = (tf.cast(tf.reduce_sum(n), tf.float32) for n in counted)
+        return _Gradients(gradients, objective.negative_log_prob, objective.reward, *counts)
+
+    def objective(self, data: Batch, bounds: Bounds, dropout: Dropout | None, draw: tf.Tensor) -> Objective:
+        """Maximum likelihood (eq. 7), with label smoothing if asked for.
+
+        Args:
+          data: this replica's share of a batch.
+          bounds: the constraints of this step.
+          dropout: of this step, or None.
+          draw: scalar, another number for every batch of the run: where random choices start from.
+        """
+        training = self.settings.training
+        outputs = self.decoder_outputs(data, bounds, dropout, tf.as_dtype(training.compute_dtype))
+        labels = Labels(data.target_output_ids, data.target_lengths, training.label_smoothing)
+        return Objective(*self.cross_entropy(outputs, labels, bounds), tf.zeros([]))
+
+    def cross_entropy(self, outputs: tf.Tensor, labels: Labels, bounds: Bounds) -> CrossEntropySums:
+        """The loss of decoder outputs float [batch_size, target_length, num_units]."""
+        with self._placement.device("output_projection"):
+            return self.output_projection.cross_entropy(outputs, labels, bounds.logit_bound, self.tied_embeddings)
 
     def make_train_function(self, force: bool = False) -> Callable[[Iterator[Batch]], dict[str, tf.Tensor]]:
         """As in Keras, but compiled once for every batch shape, with that shape static inside.

@@ -35,7 +35,7 @@ from gnmt_tf.training.checks import (
     needed_paths,
 )
 from gnmt_tf.training.memory_estimate import GIB, MemoryEstimate, estimate_memory
-from gnmt_tf.training.model_directory import ModelDirectory, TrainingState, check_vocabulary, restore
+from gnmt_tf.training.model_directory import LoadedModel, ModelDirectory, TrainingState, check_vocabulary, restore
 from gnmt_tf.training.progress import Clock, Progress, SkippedSteps, TrainingLog, say
 from gnmt_tf.training.trainable import TrainableGNMT
 
@@ -62,8 +62,24 @@ class TrainingResult(NamedTuple):
     best_step: int
 
 
+class Start(NamedTuple):
+    """What a new run begins with.
+
+    Fields:
+      initial: a trained model whose vocabulary and weights it takes over; None to begin from the seed.
+      model_class: says what the model is trained on.
+    """
+
+    initial: LoadedModel | None = None
+    model_class: type[TrainableGNMT] = TrainableGNMT
+
+
 def train(
-    config: Config, model_dir: str, output: TextIO = sys.stderr, strategy: tf.distribute.Strategy | None = None
+    config: Config,
+    model_dir: str,
+    output: TextIO = sys.stderr,
+    strategy: tf.distribute.Strategy | None = None,
+    start: Start | None = None,
 ) -> TrainingResult:
     """Trains a model, or goes on training it.
 
@@ -72,12 +88,14 @@ def train(
       model_dir: the model directory, made if missing.
       output: where progress is printed.
       strategy: spreads each batch over its replicas; by default one device does everything.
+      start: what a new run begins with; by default maximum likelihood from the seed. A run that goes on where it ended
+        needs its `model_class` again.
 
     Raises:
-      UserError: unusable data, an unwritable directory, a configuration that the directory's model was not trained
+      UserError: unusable data, an unwritable directory, an initial model of another shape or vocabulary, a configuration that the directory's model was not trained
         with, or one that the strategy cannot be used with.
     """
-    strategy = strategy or tf.distribute.get_strategy()
+    strategy, start = strategy or tf.distribute.get_strategy(), start or Start()
     check_strategy(config, strategy)
     train_paths = needed_paths(config)
     directory = ModelDirectory(model_dir)
@@ -85,7 +103,7 @@ def train(
     prefix = checkpoint_to_continue(directory)
     if prefix:
         check_config(config, directory)
-    vocabulary = _vocabulary(config, directory, train_paths, output)
+    vocabulary = _vocabulary(config, directory, train_paths, start.initial, output)
     segmenter = WordpieceSegmenter(vocabulary)
     corpus = _load(config, train_paths, segmenter, output)
     directory.write_config(config)
@@ -93,8 +111,10 @@ def train(
     # Weights start from the seed; nothing else in a run draws from the global generators.
     keras.utils.set_random_seed(config.training.seed)
     with strategy.scope():
-        model = TrainableGNMT(config, vocabulary.size)
+        model = start.model_class(config, vocabulary.size)
         model.compile_for_training()
+        if start.initial and not prefix:
+            model.start_from(start.initial.model)
     state = TrainingState(vocabulary, corpus.fingerprint)
     checkpoint = tf.train.Checkpoint(
         model=model, optimizer=model.optimizer, state=state, step=model.optimizer.iterations
@@ -170,13 +190,18 @@ def _is_over(training: TrainingConfig, step: int, clock: Clock) -> bool:
     )
 
 
-def _vocabulary(config: Config, directory: ModelDirectory, paths: tuple[str, str], output: TextIO) -> Vocabulary:
-    """The vocabulary of the model that is continued; else the given one; else one made from the training text."""
+def _vocabulary(
+    config: Config, directory: ModelDirectory, paths: tuple[str, str], initial: LoadedModel | None, output: TextIO
+) -> Vocabulary:
+    """That of the model that is continued or begun with; else the given one; else one made from the training text."""
     if directory.has_checkpoints():
         return directory.read_vocabulary()
-    if config.data.vocabulary:
+    if initial:
+        vocabulary = initial.segmenter.vocabulary
+        check_settings(vocabulary, config, f"--initial_model ({initial.checkpoint})")
+    elif config.data.vocabulary:
         vocabulary = Vocabulary.load(config.data.vocabulary)
-        check_settings(vocabulary, config)
+        check_settings(vocabulary, config, f"config key data.vocabulary ({config.data.vocabulary})")
     else:
         say(output, f"Making a vocabulary of {config.text.vocab_size} pieces.")
 
