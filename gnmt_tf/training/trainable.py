@@ -191,7 +191,8 @@ class TrainableGNMT(GNMT):
 
         Returns:
           `loss` (nats per target piece, without smoothing), `num_pieces` (both sides), `gradient_norm` before it was
-          cut, `reward` (per sentence pair, if training is about one). When loss or norm are not finite the step moves nothing but the count of steps.
+          cut, `reward` (per sentence pair, if training is about one). When loss or norm are not finite the step moves
+          nothing but the count of steps.
         """
         training = self.settings.training
         sums = self._gradients(data, training.accumulate_batches - 1)

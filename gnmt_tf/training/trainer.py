@@ -92,8 +92,8 @@ def train(
         needs its `model_class` again.
 
     Raises:
-      UserError: unusable data, an unwritable directory, an initial model of another shape or vocabulary, a configuration that the directory's model was not trained
-        with, or one that the strategy cannot be used with.
+      UserError: unusable data, an unwritable directory, an initial model of another shape or vocabulary, a
+        configuration that the directory's model was not trained with, or one that the strategy cannot be used with.
     """
     strategy, start = strategy or tf.distribute.get_strategy(), start or Start()
     check_strategy(config, strategy)
