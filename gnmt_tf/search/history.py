@@ -169,8 +169,10 @@ def read_back(
     )
     *_, out = tf.while_loop(lambda step, *_: step >= 0, back, (most - 1, ends.slots, out), maximum_iterations=most)
     ids, piece_log_probs, attention_probs = (array.stack() for array in out)
+    # As floats of the same bits: TensorFlow's transpose of integers writes a complaint to stderr on some machines.
+    ids = tf.bitcast(tf.transpose(tf.bitcast(ids, tf.float32), [1, 2, 0]), tf.int32)
     return BeamResult(
-        tf.transpose(ids, [1, 2, 0]),
+        ids,
         lengths,
         ends.scores,
         tf.where(exists, ends.log_probs, IMPOSSIBLE),

@@ -20,9 +20,16 @@ def filled_rows(filled: tf.Tensor, is_static: bool) -> Rows:
       is_static: whether there have to be as many rows as slots; those of empty ones then stand at the end.
     """
     flat = tf.reshape(filled, [-1])
-    order = tf.argsort(tf.cast(~flat, tf.int32), stable=True) if is_static else tf.where(flat)[:, 0]
-    slots = tf.cast(order, tf.int32)
-    row_of_slot = tf.maximum(tf.cumsum(tf.cast(flat, tf.int32)) - 1, 0)
+    is_filled = tf.cast(flat, tf.int32)
+    before = tf.cumsum(is_filled, exclusive=True)
+    if is_static:
+        numbers = tf.range(tf.size(flat))
+        # tf.argsort would say the same, but a TPU's compiler does not know what XLA makes of it.
+        places = tf.where(flat, before, tf.reduce_sum(is_filled) + numbers - before)
+        slots = tf.scatter_nd(places[:, None], numbers, tf.shape(flat))
+    else:
+        slots = tf.cast(tf.where(flat)[:, 0], tf.int32)
+    row_of_slot = tf.maximum(before + is_filled - 1, 0)
     return Rows(slots, tf.reshape(row_of_slot, tf.shape(filled)))
 
 

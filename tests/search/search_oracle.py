@@ -101,7 +101,9 @@ def oracle_search(model, source_ids, search, prefix=(), banned=(), gap=None):
         if not live or (search.early_stopping and not can_win(live, complete, limit, search, gap)):
             break
     for better, worse in zip(complete, complete[1:], strict=False):
-        gap.between(better.score, worse.score)
+        # Groups may end with the same hypothesis: which of the two comes first is the same to everybody.
+        if better.ids != worse.ids:
+            gap.between(better.score, worse.score)
     if search.pruning_margin is not None and search.prunings != "pieces":
         for c in complete:
             gap.between(c.score, complete[0].score - search.pruning_margin)
