@@ -85,14 +85,14 @@ def softmax(scores: np.ndarray) -> np.ndarray:
     return values / lane_sum(values)[..., None]
 
 
-def log_normaliser(logits: np.ndarray, bound: float) -> np.ndarray:
+def log_normaliser(logits: np.ndarray, bound: float | np.float32) -> np.ndarray:
     """log of the sum of exp of float32 [..., size], none above `bound` -> [...].
 
     The bound takes the place of the largest logit, which is known only when all are: logits and sum are then made in
     one pass. Chunks of 1024 are summed by lanes and then added up in order, so that chunks may be made in any order.
     """
-    bound = np.float32(bound)
+    reference = np.float32(bound)
     total = np.zeros(logits.shape[:-1], np.float32)
     for start in range(0, logits.shape[-1], CHUNK):
-        total = total + lane_sum(exp(logits[..., start : start + CHUNK] - bound))
-    return bound + log(total)
+        total = total + lane_sum(exp(logits[..., start : start + CHUNK] - reference))
+    return reference + log(total)
