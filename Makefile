@@ -15,13 +15,21 @@ ENGINE_BUILD := build/engine$(if $(SANITIZE),-$(SANITIZE))
 ENGINE_FLAGS := -std=c++17 -fPIC -pthread -ffp-contract=off -Wall -Wextra -Wno-psabi \
   $(if $(SANITIZE),-O1 -g -fno-omit-frame-pointer -fsanitize=$(SANITIZE) -fno-sanitize-recover=all,-O3)
 
-.PHONY: help demo test check format lock install clean engine engine_test
+# The ops call TensorFlow's C++ interface, and are built with the flags of the installed one.
+OPS := gnmt_tf/ops/libgnmt_ops.so
+OPS_FLAGS = -std=c++17 -fPIC -pthread -O2 -Wall -Wno-psabi -I. $(patsubst -I%,-isystem %,$(shell \
+  $(PYTHON_IN_VENV) -c "import tensorflow as tf; print(*tf.sysconfig.get_compile_flags())" 2>/dev/null))
+OPS_LINK_FLAGS = $(shell \
+  $(PYTHON_IN_VENV) -c "import tensorflow as tf; print(*tf.sysconfig.get_link_flags())" 2>/dev/null)
+
+.PHONY: help demo test check format lock install clean engine engine_test ops
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    train a small translator, measure it, export it, serve it and ask it (writes ./demo)"
 	@echo "make test    run every test"
 	@echo "make check   formatting, lint, types and the direction of imports"
+	@echo "make ops     build the TensorFlow ops of the quantised engine"
 	@echo "make engine  build the quantised engine as a library (build/engine)"
 	@echo "make format  format the Python files"
 	@echo "make lock    renew $(LOCK) from the ranges in pyproject.toml"
@@ -44,7 +52,7 @@ $(VENV)/.project: $(VENV)/.dependencies pyproject.toml setup.py
 demo: install
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" examples/demo.sh
 
-test: install
+test: install ops engine
 	$(PYTHON_IN_VENV) -m pytest --durations=10 $(PYTEST_FLAGS)
 
 check: install
@@ -54,6 +62,14 @@ check: install
 	$(PYTHON_IN_VENV) -m pytest tests/import_arrows_test.py
 
 engine: $(ENGINE_BUILD)/libgnmt_engine.so
+
+ops: $(OPS)
+
+$(OPS): $(wildcard serving/ops/*.cc serving/engine/*.h) $(addprefix build/engine/,$(ENGINE_OBJECTS)) | $(VENV)/.dependencies
+	@mkdir -p build/ops
+	set -e; for source in $(wildcard serving/ops/*.cc); do \
+	  $(CXX) $(OPS_FLAGS) -c $$source -o build/ops/$$(basename $$source .cc).o; done
+	$(CXX) -shared -pthread build/ops/*.o $(filter %.o,$^) $(OPS_LINK_FLAGS) -o $@
 
 engine_test: $(ENGINE_BUILD)/engine_test
 	$(ENGINE_BUILD)/engine_test

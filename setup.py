@@ -14,4 +14,4 @@ packages = [
     for package in [name, *(f"{name}.{inner}" for inner in find_packages(folder))]
 ]
 
-setup(packages=packages, package_dir=package_dir, package_data={"gnmt_tf": ["py.typed"]})
+setup(packages=packages, package_dir=package_dir, package_data={"gnmt_tf": ["py.typed"], "gnmt_tf.ops": ["*.so"]})

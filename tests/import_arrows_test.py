@@ -22,6 +22,7 @@ ORDER = [
     "training",
     "refinement",
     "quantization",
+    "ops",
     "export",
     "commands",
 ]

@@ -7,14 +7,19 @@ warm-up requests.
 import os
 import shutil
 import tempfile
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import tensorflow as tf
 
 from gnmt_tf.config import Config, SearchConfig, UserError, to_yaml
-from gnmt_tf.export.signatures import TranslationModule
+from gnmt_tf.export.signatures import Engine, FloatEngine, TranslationModule
 from gnmt_tf.export.warmup import write_warmup_requests
+from gnmt_tf.model.gnmt import GNMT
+from gnmt_tf.quantization.int8_reference import Int8Reference
+from gnmt_tf.search.translator import banned_ids
 from gnmt_tf.training.model_directory import ModelDirectory, Which, load_model
+
+Precision = Literal["float", "int8"]
 
 WARMUP_TEXTS = ("a", "a b c d e f g h", "a b c d e f g h i j k l m n o p q r s t u v w x y z")
 """Warm-up runs the graph once at load; what the text says does not matter, several lengths do."""
@@ -35,8 +40,9 @@ def export_saved_model(
     which: Which | None = None,
     model_name: str = "gnmt",
     warmup: bool = True,
+    precision: Precision = "float",
 ) -> Export:
-    """Writes the next version of a `float` SavedModel under `export_dir`.
+    """Writes the next version of a SavedModel under `export_dir`.
 
     The version directory appears whole, under its final name, so that a server that watches `export_dir` never loads
     half a model.
@@ -48,9 +54,11 @@ def export_saved_model(
       which: the checkpoint; see `load_model`.
       model_name: that warm-up requests name.
       warmup: whether to write warm-up requests (needs the `serve` extra).
+      precision: `float` needs stock TensorFlow and tensorflow_text only, `int8` also `gnmt_tf.ops`.
 
     Raises:
-      UserError: no model, or a directory that cannot be written to.
+      UserError: no model, one that cannot be quantised, settings that an export does not know, or a directory that
+        cannot be written to.
     """
     loaded = load_model(model_dir, which)
     directory = ModelDirectory(model_dir)
@@ -75,9 +83,9 @@ def export_saved_model(
             config_path = os.path.join(assets, "config.yaml")
             with open(config_path, "w", encoding="utf-8") as file:
                 file.write(to_yaml(_config_of_export(loaded.config, search)))
-            module = TranslationModule(
-                loaded.model, loaded.segmenter.vocabulary, search, [directory.vocabulary_path, config_path]
-            )
+            vocabulary = loaded.segmenter.vocabulary
+            engine = _engine(loaded.model, banned_ids(search, vocabulary), search, precision, assets)
+            module = TranslationModule(engine, vocabulary, search, [directory.vocabulary_path, config_path])
             tf.saved_model.save(module, temporary, signatures=module.signatures)
         if warmup:
             write_warmup_requests(temporary, list(WARMUP_TEXTS), model_name)
@@ -93,6 +101,17 @@ def export_saved_model(
         if temporary:
             shutil.rmtree(temporary, ignore_errors=True)
     return Export(path, version, loaded.step)
+
+
+def _engine(model: GNMT, banned: tuple[int, ...], search: SearchConfig, precision: Precision, assets: str) -> Engine:
+    if precision == "float":
+        return FloatEngine(model, banned)
+    # The ops are built apart, and only who wants them needs them.
+    try:
+        from gnmt_tf.export.int8 import Int8Engine
+    except (ImportError, tf.errors.NotFoundError) as error:
+        raise UserError("--precision int8", "the ops of the quantised engine", str(error), "Run `make ops`.") from None
+    return Int8Engine(Int8Reference(model), banned, search, assets)
 
 
 def _next_version(export_dir: str) -> int:

@@ -1,11 +1,11 @@
 """The serving contract: three signatures over raw strings, row-wise in dimension 0.
 
 Reads a trained model and its vocabulary; gives a `tf.Module` whose functions hold segmentation, search and restoration,
-so that whoever loads the SavedModel needs tensorflow and tensorflow_text only.
+so that whoever loads the SavedModel needs tensorflow and tensorflow_text only, and for a quantised one `gnmt_tf.ops`.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
@@ -15,7 +15,6 @@ from gnmt_tf.model.gnmt import GNMT
 from gnmt_tf.search.beam_search import beam_search
 from gnmt_tf.search.constraints import Constraints
 from gnmt_tf.search.history import BeamResult
-from gnmt_tf.search.translator import banned_ids
 from gnmt_tf.text.graph_segmenter import GraphSegmenter
 from gnmt_tf.text.vocabulary import END_ID, PAD_ID, START_ID, Vocabulary
 
@@ -29,26 +28,71 @@ class _Source(NamedTuple):
     cut: tf.Tensor
 
 
+class Engine(Protocol):
+    """What translates: the float model or the quantised one."""
+
+    tracked: list[Any]
+    """What of it the SavedModel has to hold."""
+
+    def search(
+        self, source_ids: tf.Tensor, source_lengths: tf.Tensor, search: SearchConfig, keep_attention: bool
+    ) -> BeamResult:
+        """Beam search: ids int32 [rows, source_length], lengths int32 [rows]."""
+
+    def piece_log_probs(self, batch: Batch) -> tf.Tensor:
+        """log P of each target piece, float32 [rows, target_length]; anything behind the ends."""
+
+
+class FloatEngine:
+    """The model itself, in TensorFlow's own ops.
+
+    Args:
+      model: trained.
+      banned: ids that no translation may hold.
+    """
+
+    def __init__(self, model: GNMT, banned: tuple[int, ...] = ()):
+        # The weights are tracked, the Keras objects are not: their own call signatures are no part of the contract.
+        self.tracked = list(model.weights)
+        self._model, self._constraints = model, Constraints(banned)
+
+    def search(
+        self, source_ids: tf.Tensor, source_lengths: tf.Tensor, search: SearchConfig, keep_attention: bool
+    ) -> BeamResult:
+        """See Engine."""
+        memory = self._model.encode(source_ids, source_lengths)
+        result = beam_search(
+            self._model, memory, source_lengths, search, keep_attention=keep_attention, constraints=self._constraints
+        )
+        finite = tf.debugging.assert_less(
+            result.failed_step, 0, message="the model gave NaN or Inf at the step (counted from 0) that x tells"
+        )
+        with tf.control_dependencies([finite]):
+            return BeamResult(*(tf.identity(values) for values in result))
+
+    def piece_log_probs(self, batch: Batch) -> tf.Tensor:
+        """See Engine."""
+        return -tf.nn.sparse_softmax_cross_entropy_with_logits(batch.target_output_ids, self._model(batch))
+
+
 class TranslationModule(tf.Module):
     """Signatures `serving_default`, `n_best` and `score_pair`.
 
     Args:
-      model: trained.
-      vocabulary: it was trained with.
+      engine: translates ids.
+      vocabulary: that the model was trained with.
       search: settings that the signatures hold; `serving_default` gives one hypothesis, `n_best` gives
         `search.beam_width` of them.
       asset_paths: files that travel in the SavedModel's `assets`.
     """
 
-    def __init__(self, model: GNMT, vocabulary: Vocabulary, search: SearchConfig, asset_paths: list[str]):
+    def __init__(self, engine: Engine, vocabulary: Vocabulary, search: SearchConfig, asset_paths: list[str]):
         super().__init__(name="gnmt")
         self.segmenter = GraphSegmenter(vocabulary)
         self.assets = [tf.saved_model.Asset(path) for path in asset_paths]
-        # The weights are tracked, the Keras objects are not: their own call signatures are no part of the contract.
-        self.weights = list(model.weights)
+        self.tracked = engine.tracked
         pieces = tf.constant([piece.encode() for piece in vocabulary.pieces])
         one = search.model_copy(update={"n_best": 1})
-        constraints = Constraints(banned_ids(search, vocabulary))
         many = search.model_copy(update={"n_best": search.beam_width})
 
         def source(text: tf.Tensor) -> _Source:
@@ -58,15 +102,7 @@ class TranslationModule(tf.Module):
 
         def searched(text: tf.Tensor, settings: SearchConfig, keep_attention: bool) -> tuple[_Source, BeamResult]:
             rows = source(text)
-            memory = model.encode(rows.ids, rows.lengths)
-            result = beam_search(
-                model, memory, rows.lengths, settings, keep_attention=keep_attention, constraints=constraints
-            )
-            finite = tf.debugging.assert_less(
-                result.failed_step, 0, message="the model gave NaN or Inf at the step (counted from 0) that x tells"
-            )
-            with tf.control_dependencies([finite]):
-                return rows, BeamResult(*(tf.identity(values) for values in result))
+            return rows, engine.search(rows.ids, rows.lengths, settings, keep_attention)
 
         def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
             rows, result = searched(text, one, keep_attention=False)
@@ -89,9 +125,9 @@ class TranslationModule(tf.Module):
 
         def score_pair(text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
             batch = _pairs(source(text), self.segmenter.encode(translation))
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(batch.target_output_ids, model(batch))
-            real = tf.sequence_mask(batch.target_lengths, tf.shape(losses)[1], losses.dtype)
-            return {"log_prob": -tf.reduce_sum(losses * real, axis=1), "num_pieces": batch.target_lengths}
+            log_probs = engine.piece_log_probs(batch)
+            real = tf.sequence_mask(batch.target_lengths, tf.shape(log_probs)[1], log_probs.dtype)
+            return {"log_prob": tf.reduce_sum(log_probs * real, axis=1), "num_pieces": batch.target_lengths}
 
         self.serving_default = self._signature(translate, 1)
         self.n_best = self._signature(n_best, 1)

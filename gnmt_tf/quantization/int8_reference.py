@@ -97,8 +97,9 @@ class Int8Reference:
             )
         self.config = config
         self.vocab_size = model.vocab_size
-        self.unit = np.float32(config.clip_bound / INT16_MAX)
-        self.one = min(round(32768 / config.clip_bound), INT16_MAX)
+        clip_bound = float(np.float32(config.clip_bound))
+        self.unit = np.float32(clip_bound / INT16_MAX)
+        self.one = min(round(32768 / clip_bound), INT16_MAX)
         encoder, decoder = model.encoder, model.decoder
         self.source_embeddings = _embeddings(model.source_embedding.embeddings.numpy(), config.clip_bound)
         self.target_embeddings = _embeddings(model.target_embedding.embeddings.numpy(), config.clip_bound)

@@ -1,6 +1,7 @@
 """The quantised engine as a library, built from its sources and called through its C interface."""
 
 import ctypes
+import fcntl
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
@@ -40,9 +41,24 @@ class Found(NamedTuple):
     piece_log_probs: np.ndarray
 
 
+def make(*targets):
+    """Runs make, one process at a time: tests run in several."""
+    with open(ROOT / "Makefile", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        subprocess.run(["make", "--silent", *targets], cwd=ROOT, check=True)
+
+
+def built_ops():
+    """`gnmt_tf.ops`, built if the sources are younger."""
+    make("ops")
+    from gnmt_tf import ops
+
+    return ops
+
+
 def load_library():
     """Builds the library if its sources are younger, and loads it."""
-    subprocess.run(["make", "--silent", "engine"], cwd=ROOT, check=True)
+    make("engine")
     library = ctypes.CDLL(str(ROOT / "build" / "engine" / "libgnmt_engine.so"))
     library.gnmt_error.restype = library.gnmt_kernels.restype = ctypes.c_char_p
     library.gnmt_free.argtypes = [ctypes.c_void_p]

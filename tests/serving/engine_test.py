@@ -5,7 +5,7 @@ import subprocess
 import numpy as np
 import pytest
 import tf_keras as keras
-from engine_library import ROOT, Engine, load_library
+from engine_library import ROOT, Engine, load_library, make
 from search_oracle import Gap, oracle_search
 
 from gnmt_tf.config import ModelConfig, SearchConfig
@@ -140,8 +140,7 @@ def test_bad_input_is_told_and_not_read(library):
 
 def run_cpp_tests(sanitizer, num_sentences):
     target = f"build/engine{f'-{sanitizer}' if sanitizer else ''}/engine_test"
-    make = ["make", "--silent", target, *([f"SANITIZE={sanitizer}"] if sanitizer else [])]
-    subprocess.run(make, cwd=ROOT, check=True)
+    make(target, *([f"SANITIZE={sanitizer}"] if sanitizer else []))
     run = subprocess.run([ROOT / target, str(num_sentences)], capture_output=True, text=True, timeout=900, check=False)
     assert run.returncode == 0, run.stderr[-3000:]
     assert run.stdout == "engine_test: passed\n"
