@@ -2,6 +2,7 @@
 
   gnmt report curves MODEL_DIR...   log perplexity against training steps (Figure 4 of the paper)
   gnmt report pruning MODEL_DIR     time and BLEU with each pruning of the search on and off (--source, --reference)
+  gnmt report quantization MODEL_DIR  BLEU, log perplexity, time and memory of float and int8 (Table 1 of the paper)
   gnmt report attention MODEL_DIR   where the attention lies for each line of --source
 
 Writes --output.png and --output.csv; `attention` writes --output.html with all lines, and --output.png of the first.
@@ -26,10 +27,12 @@ MOST_PICTURES = 200
 def define_flags(flag_values: flags.FlagValues) -> None:
     """Adds this command's flags."""
     flags.DEFINE_string("output", None, "All files' path without its ending; by default KIND.", flag_values=flag_values)
-    flags.DEFINE_string("source", None, "Source text of `pruning` and `attention`.", flag_values=flag_values)
-    flags.DEFINE_string("reference", None, "Its translation, for `pruning`.", flag_values=flag_values)
+    flags.DEFINE_string("source", None, "Source text of all kinds but `curves`.", flag_values=flag_values)
+    flags.DEFINE_string(
+        "reference", None, "Its translation, for `pruning` and `quantization`.", flag_values=flag_values
+    )
     flags.DEFINE_integer(
-        "rounds", 1, "How often `pruning` measures; the fastest counts.", lower_bound=1, flag_values=flag_values
+        "rounds", 1, "How often times are measured; the fastest counts.", lower_bound=1, flag_values=flag_values
     )
     flags.DEFINE_multi_string(
         "set", [], "Override of a search setting, as search.key=value; may be repeated.", flag_values=flag_values
@@ -40,7 +43,7 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     """Draws, and prints the paths of the files."""
     from gnmt_tf.config import UserError
 
-    kinds = {"curves": _curves, "pruning": _pruning, "attention": _attention}
+    kinds = {"curves": _curves, "pruning": _pruning, "quantization": _quantization, "attention": _attention}
     if not arguments or arguments[0] not in kinds:
         given = repr(arguments[0]) if arguments else "nothing"
         raise UserError(
@@ -91,6 +94,53 @@ def _pruning(flag_values: flags.FlagValues, model_dirs: list[str], output: str) 
         rounds=flag_values["rounds"].value,
         report=lambda name: print(f"{name} ...", file=sys.stderr),
     )
+    print(table(rows))
+    with open_output(f"{output}.csv", "--output") as file:
+        write_table(rows, file)
+    save_figure(draw_rows(rows), f"{output}.png", "--output")
+    print(f"{output}.png\n{output}.csv")
+
+
+def _quantization(flag_values: flags.FlagValues, model_dirs: list[str], output: str) -> None:
+    import sys
+    import tempfile
+
+    from gnmt_tf.commands.output_file import open_output, save_figure
+    from gnmt_tf.data.parallel_text import load_corpus, read_pairs
+    from gnmt_tf.evaluation.log_perplexity import LogPerplexity
+    from gnmt_tf.evaluation.quantization_report import Precision, draw_rows, measure_precisions, table, write_table
+    from gnmt_tf.export.saved_model import int8_engine
+    from gnmt_tf.search.translator import Translator
+    from gnmt_tf.training.model_directory import load_model
+
+    paths = _needed(flag_values, "source"), _needed(flag_values, "reference")
+    pairs = list(read_pairs(*paths))
+    _, search = _model_and_search(flag_values, model_dirs[0])
+    loaded = load_model(model_dirs[0])
+    model, segmenter = loaded.model, loaded.segmenter
+    with tempfile.TemporaryDirectory() as folder:
+        engine = int8_engine(model, segmenter.vocabulary, search, folder)
+        precisions = {
+            "float": Precision(
+                Translator(model, segmenter, search),
+                LogPerplexity(model, search.batch_size),
+                sum(weight.numpy().nbytes for weight in model.weights),
+            ),
+            "int8": Precision(
+                Translator(model, segmenter, search, engine=engine),
+                LogPerplexity(engine, search.batch_size),
+                engine.num_bytes,
+            ),
+        }
+        rows = measure_precisions(
+            precisions,
+            [source for source, _ in pairs],
+            [reference for _, reference in pairs],
+            load_corpus(*paths, segmenter, search.max_source_pieces, search.max_source_pieces),
+            lowercase=segmenter.vocabulary.config.lowercase,
+            rounds=flag_values["rounds"].value,
+            report=lambda name: print(f"{name} ...", file=sys.stderr),
+        )
     print(table(rows))
     with open_output(f"{output}.csv", "--output") as file:
         write_table(rows, file)

@@ -8,6 +8,7 @@ from gnmt_tf.data.batches import pad_batch
 from gnmt_tf.data.parallel_text import PieceCorpus
 from gnmt_tf.model.gnmt import GNMT
 from gnmt_tf.model.loss import LossSums, loss_sums
+from gnmt_tf.search.engine import Engine
 from gnmt_tf.search.ensemble import Ensemble
 
 
@@ -15,17 +16,21 @@ class LogPerplexity:
     """Measures -log P(Y|X) / |Y| in nats per target piece, `</s>` counted, under the bounds of inference.
 
     Args:
-      model: the network, or several; weights are read at each call.
+      model: the network, or several, or an engine; weights are read at each call.
       batch_size: sentences scored together.
     """
 
-    def __init__(self, model: GNMT | Ensemble, batch_size: int):
+    def __init__(self, model: GNMT | Ensemble | Engine, batch_size: int):
         self.batch_size = batch_size
         ids, lengths = tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)
 
         @tf.function(input_signature=[Batch(ids, lengths, ids, ids, lengths)], autograph=False)
         def run(batch: Batch) -> LossSums:
-            return loss_sums(model.scored(batch).logits, batch)
+            if isinstance(model, GNMT | Ensemble):
+                return loss_sums(model.scored(batch).logits, batch)
+            log_probs = model.piece_log_probs(batch)
+            real = tf.sequence_mask(batch.target_lengths, tf.shape(log_probs)[1], tf.float32)
+            return LossSums(-tf.reduce_sum(log_probs * real), tf.reduce_sum(real))
 
         self._run = run
 

@@ -66,8 +66,8 @@ class Int8Weights(tf.saved_model.experimental.TrackableResource):
         self._parts = [(values.dtype, values.shape) for values in weights]
         self._shape = engine_shape(reference)
         self.file = tf.saved_model.Asset(path)
-        # Made here and now: the first function that is traced with it would otherwise make one of its own.
-        self.resource_handle  # noqa: B018
+        # Made and filled here and now: the first function that is traced with it would otherwise make one of its own.
+        self._initialize()
 
     def _create_resource(self) -> tf.Tensor:
         # Every loaded copy has a model of its own.
@@ -108,6 +108,7 @@ class Int8Engine:
         self._weights = Int8Weights(reference, os.path.join(folder, WEIGHTS_NAME))
         self.tracked: list[Any] = [self._weights, self._weights.file]
         self._banned = banned
+        self.num_bytes = sum(values.nbytes for values in engine_weights(reference))
 
     def search(
         self, source_ids: tf.Tensor, source_lengths: tf.Tensor, search: SearchConfig, keep_attention: bool

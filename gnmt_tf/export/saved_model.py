@@ -7,17 +7,22 @@ warm-up requests.
 import os
 import shutil
 import tempfile
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import tensorflow as tf
 
 from gnmt_tf.config import Config, SearchConfig, UserError, to_yaml
-from gnmt_tf.export.signatures import Engine, FloatEngine, TranslationModule
+from gnmt_tf.export.signatures import FloatEngine, TranslationModule
 from gnmt_tf.export.warmup import write_warmup_requests
 from gnmt_tf.model.gnmt import GNMT
 from gnmt_tf.quantization.int8_reference import Int8Reference
+from gnmt_tf.search.engine import Engine
 from gnmt_tf.search.translator import banned_ids
+from gnmt_tf.text.vocabulary import Vocabulary
 from gnmt_tf.training.model_directory import ModelDirectory, Which, load_model
+
+if TYPE_CHECKING:
+    from gnmt_tf.export.int8 import Int8Engine
 
 Precision = Literal["float", "int8"]
 
@@ -84,7 +89,9 @@ def export_saved_model(
             with open(config_path, "w", encoding="utf-8") as file:
                 file.write(to_yaml(_config_of_export(loaded.config, search)))
             vocabulary = loaded.segmenter.vocabulary
-            engine = _engine(loaded.model, banned_ids(search, vocabulary), search, precision, assets)
+            engine: Engine = FloatEngine(loaded.model, banned_ids(search, vocabulary))
+            if precision == "int8":
+                engine = int8_engine(loaded.model, vocabulary, search, assets)
             module = TranslationModule(engine, vocabulary, search, [directory.vocabulary_path, config_path])
             tf.saved_model.save(module, temporary, signatures=module.signatures)
         if warmup:
@@ -103,15 +110,24 @@ def export_saved_model(
     return Export(path, version, loaded.step)
 
 
-def _engine(model: GNMT, banned: tuple[int, ...], search: SearchConfig, precision: Precision, assets: str) -> Engine:
-    if precision == "float":
-        return FloatEngine(model, banned)
+def int8_engine(model: GNMT, vocabulary: Vocabulary, search: SearchConfig, folder: str) -> "Int8Engine":
+    """The quantised model.
+
+    Args:
+      model: trained.
+      vocabulary: it was trained with.
+      search: settings it is to be used with.
+      folder: where its file of weights is written; it is read until the engine is loaded.
+
+    Raises:
+      UserError: the ops are not built, the model cannot be quantised, or a setting is unknown to the engine.
+    """
     # The ops are built apart, and only who wants them needs them.
     try:
         from gnmt_tf.export.int8 import Int8Engine
     except (ImportError, tf.errors.NotFoundError) as error:
-        raise UserError("--precision int8", "the ops of the quantised engine", str(error), "Run `make ops`.") from None
-    return Int8Engine(Int8Reference(model), banned, search, assets)
+        raise UserError("int8", "the ops of the quantised engine", str(error), "Run `make ops`.") from None
+    return Int8Engine(Int8Reference(model), banned_ids(search, vocabulary), search, folder)
 
 
 def _next_version(export_dir: str) -> int:

@@ -5,7 +5,7 @@ so that whoever loads the SavedModel needs tensorflow and tensorflow_text only, 
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -14,6 +14,7 @@ from gnmt_tf.data.batch import Batch
 from gnmt_tf.model.gnmt import GNMT
 from gnmt_tf.search.beam_search import beam_search
 from gnmt_tf.search.constraints import Constraints
+from gnmt_tf.search.engine import Engine
 from gnmt_tf.search.history import BeamResult
 from gnmt_tf.text.graph_segmenter import GraphSegmenter
 from gnmt_tf.text.vocabulary import END_ID, PAD_ID, START_ID, Vocabulary
@@ -26,21 +27,6 @@ class _Source(NamedTuple):
     ids: tf.Tensor
     lengths: tf.Tensor
     cut: tf.Tensor
-
-
-class Engine(Protocol):
-    """What translates: the float model or the quantised one."""
-
-    tracked: list[Any]
-    """What of it the SavedModel has to hold."""
-
-    def search(
-        self, source_ids: tf.Tensor, source_lengths: tf.Tensor, search: SearchConfig, keep_attention: bool
-    ) -> BeamResult:
-        """Beam search: ids int32 [rows, source_length], lengths int32 [rows]."""
-
-    def piece_log_probs(self, batch: Batch) -> tf.Tensor:
-        """log P of each target piece, float32 [rows, target_length]; anything behind the ends."""
 
 
 class FloatEngine:

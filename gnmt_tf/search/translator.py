@@ -18,6 +18,7 @@ from gnmt_tf.data.batch import Batch
 from gnmt_tf.model.gnmt import GNMT
 from gnmt_tf.search.beam_search import beam_search_grid
 from gnmt_tf.search.constraints import Constraints
+from gnmt_tf.search.engine import Engine
 from gnmt_tf.search.ensemble import Ensemble
 from gnmt_tf.search.history import BeamResult
 from gnmt_tf.search.hypotheses import BLANK, Translation, hypotheses_of_row, joined
@@ -58,9 +59,10 @@ class Translator:
       search: width, penalties, limits, batch size, and everything else.
       keep_attention: whether hypotheses hold their attention.
       shortlist: the table that `search.shortlist` needs.
+      engine: searches instead of the portable beam search, `model` then being asked for nothing but alternatives.
 
     Raises:
-      UserError: settings that do not fit the vocabulary.
+      UserError: settings that do not fit the vocabulary, or the engine.
     """
 
     def __init__(
@@ -70,7 +72,9 @@ class Translator:
         search: SearchConfig,
         keep_attention: bool = False,
         shortlist: Shortlist | None = None,
+        engine: Engine | None = None,
     ):
+        self._engine = engine
         self.model, self.segmenter, self.search, self.keep_attention = model, segmenter, search, keep_attention
         self.num_compilations = 0
         self._banned_ids = banned_ids(search, segmenter.vocabulary)
@@ -87,6 +91,13 @@ class Translator:
                 "null, unless a table of pieces that occur together is given",
                 str(search.shortlist),
                 "Give the table, shortlist.npz of the model directory, or set it to null.",
+            )
+        if engine is not None and (search.shortlist is not None or search.jit_compile):
+            raise UserError(
+                "search.shortlist, search.jit_compile",
+                "null and false with the quantised engine",
+                f"{search.shortlist} and {search.jit_compile}",
+                "Change them, or use the float model.",
             )
         self._shortlist = shortlist if search.shortlist is not None else None
         if search.method == "sample":
@@ -330,6 +341,16 @@ class Translator:
             source_ids[row, : len(line.ids)] = line.ids
             prefix_ids[row, : len(line.prefix)] = line.prefix
             numbers[:, row] = len(line.ids), len(line.prefix), line.number % 2**31
+        if self._engine is not None:
+            if most_prefix or list(penalties) != [self._own_penalties]:
+                raise UserError(
+                    "target prefixes, grids of penalties",
+                    "none with the quantised engine",
+                    "some",
+                    "Use the float model.",
+                )
+            found = self._engine.search(source_ids, numbers[0], self._settings, keep_attention)
+            return [BeamResult(*(values.numpy() for values in found))]
         candidates = np.zeros([0], np.int32)
         if self._shortlist is not None and self.search.shortlist is not None:
             # The search counts pieces among the candidates.
@@ -341,8 +362,8 @@ class Translator:
         key = keep_attention, bool(most_prefix), max_steps, tuple(penalties)
         if key not in self._functions:
             self._functions[key] = self._make_function(*key)
-        found = self._functions[key](source_ids, numbers[0], prefix_ids, numbers[1], numbers[2], candidates)
-        results = [BeamResult(*(values.numpy() for values in result)) for result in found]
+        grid = self._functions[key](source_ids, numbers[0], prefix_ids, numbers[1], numbers[2], candidates)
+        results = [BeamResult(*(values.numpy() for values in result)) for result in grid]
         if not len(candidates):
             return results
         return [result._replace(ids=candidates[result.ids]) for result in results]

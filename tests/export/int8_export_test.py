@@ -7,11 +7,13 @@ import sys
 import numpy as np
 import pytest
 from engine_library import built_ops
+from tiny_run import write_corpus
 
 from gnmt_tf.cli import run
 from gnmt_tf.config import UserError
-from gnmt_tf.export.saved_model import export_saved_model
+from gnmt_tf.export.saved_model import export_saved_model, int8_engine
 from gnmt_tf.quantization.int8_reference import Int8Reference
+from gnmt_tf.search.translator import Translator
 from gnmt_tf.training.model_directory import load_model
 
 LINES = ["one two red cat .", "", "blue dog three .", "   ", "漢字 two", "cat " * 40]
@@ -88,3 +90,36 @@ def test_a_setting_that_the_quantised_search_does_not_know_is_refused(trained_mo
     with pytest.raises(UserError, match=f"search.{key}: expected .* in an int8 export"):
         export_saved_model(str(trained_model), str(tmp_path), search, precision="int8")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_quantisation_report_compares_float_and_int8(trained_model, tmp_path, capsys):
+    source, target = write_corpus(tmp_path, 12, seed=4)
+    arguments = [f"--source={source}", f"--reference={target}", f"--output={tmp_path}/table1"]
+    assert run(["report", "quantization", str(trained_model), *arguments]) == 0
+    header, float_row, int8_row, *paths = capsys.readouterr().out.splitlines()
+    assert header.split() == ["BLEU", "log", "ppl", "seconds", "speed", "MiB", "changed"]
+    assert float_row.split()[0] == "float"
+    assert float_row.split()[-1] == "0"
+    assert int8_row.split()[0] == "int8"
+    log_perplexities = [float(row.split()[2]) for row in (float_row, int8_row)]
+    assert log_perplexities[0] == pytest.approx(log_perplexities[1], abs=0.05)
+    assert paths == [f"{tmp_path}/table1.png", f"{tmp_path}/table1.csv"]
+    assert (
+        (tmp_path / "table1.csv").read_text().startswith("name,bleu,log_perplexity,seconds,speed,mebibytes,changed\n")
+    )
+
+
+def test_a_translator_over_the_engine_does_what_it_can_and_refuses_the_rest(trained_model, tmp_path):
+    loaded = load_model(str(trained_model))
+    search = loaded.config.search.model_copy(update={"n_best": 2})
+    engine = int8_engine(loaded.model, loaded.segmenter.vocabulary, search, str(tmp_path))
+    translator = Translator(loaded.model, loaded.segmenter, search, engine=engine)
+    found = translator.translate(LINES)
+    assert [translation.text for translation in found][1] == ""
+    assert len(found[0].hypotheses) == 2
+    alone = [translator.translate([line])[0] for line in LINES]
+    assert [translation.hypotheses for translation in alone] == [translation.hypotheses for translation in found]
+    with pytest.raises(UserError, match="none with the quantised engine"):
+        translator.translate(["one two"], prefixes=["un"])
+    with pytest.raises(UserError, match="with the quantised engine"):
+        Translator(loaded.model, loaded.segmenter, search.model_copy(update={"jit_compile": True}), engine=engine)

@@ -59,8 +59,8 @@ def test_the_command_writes_figure_and_table(trained_model, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "KIND: expected one of curves, pruning, attention, got nothing"),
-        (["curve"], "KIND: expected one of curves, pruning, attention, got 'curve'"),
+        ([], "KIND: expected one of curves, pruning, quantization, attention, got nothing"),
+        (["curve"], "KIND: expected one of curves, pruning, quantization, attention, got 'curve'"),
         (["curves"], "MODEL_DIR: expected at least one model directory, got none"),
         (["curves", "missing"], "--model_dir missing: expected a model directory"),
     ],
