@@ -22,18 +22,8 @@ UNKNOWN_TO_THE_ENGINE = {"method": "beam", "no_repeat_ngram": 0, "diverse_groups
 """Settings that the quantised search has one value of."""
 
 
-def engine_weights(reference: Int8Reference) -> list[np.ndarray]:
-    """The quantised weights in the order that `gnmt_tf.ops.load_int8_model` takes."""
-    weights = [*reference.source_embeddings, *reference.target_embeddings]
-    for layer in [*reference.encoder_bottom, *reference.encoder_layers, *reference.decoder_layers]:
-        weights += [layer.inputs, layer.row_scales, layer.biases]
-    weights += [reference.query_kernel, reference.key_kernel, reference.key_bias, reference.score_kernel]
-    weights += [reference.projection, reference.projection_scales, reference.projection_bias]
-    return [np.ascontiguousarray(values) for values in weights]
-
-
 def engine_shape(reference: Int8Reference) -> ops.Int8Shape:
-    """The sizes that go with them."""
+    """The sizes that go with the reference's weights."""
     config = reference.config
     return ops.Int8Shape(
         reference.vocab_size,
@@ -59,7 +49,7 @@ class Int8Weights(tf.saved_model.experimental.TrackableResource):
 
     def __init__(self, reference: Int8Reference, path: str):
         super().__init__()
-        weights = engine_weights(reference)
+        weights = reference.weights()
         with open(path, "wb") as file:
             for values in weights:
                 file.write(values.tobytes())
@@ -108,7 +98,7 @@ class Int8Engine:
         self._weights = Int8Weights(reference, os.path.join(folder, WEIGHTS_NAME))
         self.tracked: list[Any] = [self._weights, self._weights.file]
         self._banned = banned
-        self.num_bytes = sum(values.nbytes for values in engine_weights(reference))
+        self.num_bytes = sum(values.nbytes for values in reference.weights())
 
     def search(
         self, source_ids: tf.Tensor, source_lengths: tf.Tensor, search: SearchConfig, keep_attention: bool

@@ -80,10 +80,7 @@ def load_int8_model(model: tf.Tensor, weights: list[tf.Tensor], shape: Int8Shape
 
     Args:
       model: handle.
-      weights: in the order of `gnmt_tf.export.int8.engine_weights`: source embeddings int8 [vocab_size, embedding_size]
-        and scales float32 [vocab_size], the same of the target; of each LSTM layer int8 [4 * num_units, input_size],
-        row scales and biases float32 [4 * num_units]; query, key, key bias and score kernels; projection int8
-        [vocab_size, num_units], its scales and biases.
+      weights: in the order of `gnmt_tf.quantization.int8_reference.Int8Reference.weights`.
       shape: sizes.
 
     Raises:

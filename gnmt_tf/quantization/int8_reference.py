@@ -124,6 +124,21 @@ class Int8Reference:
         self.projection_scales = projection.row_max / np.float32(INT8_MAX)
         self.projection_bias = bias.numpy()
 
+    def weights(self) -> list[np.ndarray]:
+        """All weights in the order that the engine takes them.
+
+        Source embeddings int8 [vocab_size, embedding_size] and scales float32 [vocab_size], the same of the target; of
+        each LSTM layer (encoder: forward, backward, upper ones; decoder) int8 [4 * num_units, input_size], row scales
+        and biases float32 [4 * num_units]; query, key, key bias and score kernels; projection int8 [vocab_size,
+        num_units], its scales and its biases.
+        """
+        weights = [*self.source_embeddings, *self.target_embeddings]
+        for layer in [*self.encoder_bottom, *self.encoder_layers, *self.decoder_layers]:
+            weights += [layer.inputs, layer.row_scales, layer.biases]
+        weights += [self.query_kernel, self.key_kernel, self.key_bias, self.score_kernel]
+        weights += [self.projection, self.projection_scales, self.projection_bias]
+        return [np.ascontiguousarray(values) for values in weights]
+
     def encode(self, source_ids: np.ndarray) -> QuantizedMemory:
         """Runs the encoder on one sentence: int [source_length], `</s>` last."""
         embedded = QuantizedActivations(

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "measure.h"
 #include "translator.h"
 
 namespace {
@@ -119,8 +120,8 @@ void gnmt_sizes(const void* model, int64_t* int8_bytes, int64_t* total_bytes) {
   *total_bytes = static_cast<int64_t>(loaded.total_bytes());
 }
 
-int gnmt_translate(void* model, const int32_t* ids, const int32_t* lengths, int32_t num_sentences,
-                   const GnmtOptions* options, int32_t num_threads, int32_t most, int32_t* out_ids, int32_t* out_lengths,
+int gnmt_translate(void* model, const int32_t* ids, const int32_t* lengths, const int32_t* forced_lengths,
+                   int32_t num_sentences, const GnmtOptions* options, int32_t num_threads, int32_t most, int32_t* out_ids, int32_t* out_lengths,
                    float* out_scores, float* out_log_probs, float* out_piece_log_probs) try {
   auto& translator = *static_cast<gnmt::Translator*>(model);
   const auto sentences = Split(ids, lengths, num_sentences);
@@ -139,7 +140,12 @@ int gnmt_translate(void* model, const int32_t* ids, const int32_t* lengths, int3
   search.min_length = options->min_length;
   search.batch_size = options->batch_size;
   std::vector<std::vector<gnmt::Hypothesis>> results;
-  const int status = Report(translator.Translate(sentences, search, num_threads, Never, &results));
+  std::vector<int> forced;
+  if (forced_lengths != nullptr) forced.assign(forced_lengths, forced_lengths + num_sentences);
+  for (int length : forced) {
+    if (length < 1) return Fail("forced_lengths: expected at least 1, got " + std::to_string(length));
+  }
+  const int status = Report(translator.Translate(sentences, search, forced, num_threads, Never, &results));
   if (status != 0) return status;
   const int n_best = options->n_best;
   for (int place = 0; place < num_sentences * n_best; ++place) {
@@ -159,6 +165,19 @@ int gnmt_translate(void* model, const int32_t* ids, const int32_t* lengths, int3
 } catch (const std::exception& error) {
   return Fail(error.what());
 }
+
+double gnmt_products_per_second(const char* kernels, int32_t num_rows, int32_t size, int32_t num_units,
+                                double seconds) {
+  const gnmt::Kernels* chosen = gnmt::KernelsByName(kernels);
+  return chosen == nullptr ? 0.0 : gnmt::ProductsPerSecond(*chosen, num_rows, size, num_units, seconds);
+}
+
+double gnmt_peak_products_per_second(const char* kernels, double seconds) {
+  const gnmt::Kernels* chosen = gnmt::KernelsByName(kernels);
+  return chosen == nullptr ? 0.0 : gnmt::PeakProductsPerSecond(*chosen, seconds);
+}
+
+double gnmt_bytes_per_second(int64_t bytes, double seconds) { return gnmt::BytesPerSecond(bytes, seconds); }
 
 int gnmt_score(void* model, const int32_t* ids, const int32_t* lengths, const int32_t* target_ids,
                const int32_t* target_lengths, int32_t num_sentences, int32_t num_threads, float* out,

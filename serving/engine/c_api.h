@@ -40,10 +40,11 @@ void gnmt_free(void* model);
 /* Bytes of the int8 weights, and of all that the model holds. */
 void gnmt_sizes(const void* model, int64_t* int8_bytes, int64_t* total_bytes);
 
-/* Translates sentences of piece ids, one after the other in `ids`. For each of [num_sentences, n_best]: length (0 where
+/* Translates sentences of piece ids, one after the other in `ids`. `forced_lengths` is null or the length that each
+ * sentence's hypotheses must have. For each of [num_sentences, n_best]: length (0 where
  * there is no hypothesis), score and log P; ids and log-probabilities of the pieces, [num_sentences, n_best, most]. */
-int gnmt_translate(void* model, const int32_t* ids, const int32_t* lengths, int32_t num_sentences,
-                   const GnmtOptions* options, int32_t num_threads, int32_t most, int32_t* out_ids, int32_t* out_lengths,
+int gnmt_translate(void* model, const int32_t* ids, const int32_t* lengths, const int32_t* forced_lengths,
+                   int32_t num_sentences, const GnmtOptions* options, int32_t num_threads, int32_t most, int32_t* out_ids, int32_t* out_lengths,
                    float* out_scores, float* out_log_probs, float* out_piece_log_probs);
 
 /* log P of given targets, piece by piece, one after the other in `out`; attention [target_length, source_length] of each,
@@ -51,6 +52,13 @@ int gnmt_translate(void* model, const int32_t* ids, const int32_t* lengths, int3
 int gnmt_score(void* model, const int32_t* ids, const int32_t* lengths, const int32_t* target_ids,
                const int32_t* target_lengths, int32_t num_sentences, int32_t num_threads, float* out,
                float* out_attention);
+
+/* For measuring, on one thread for about so many seconds: products of int8 per second in a matrix product of a packed
+ * matrix of `num_units` by `size` with `num_rows` rows; the most that the variant's instructions can do in registers; and
+ * bytes per second read from an array of so many bytes. */
+double gnmt_products_per_second(const char* kernels, int32_t num_rows, int32_t size, int32_t num_units, double seconds);
+double gnmt_peak_products_per_second(const char* kernels, double seconds);
+double gnmt_bytes_per_second(int64_t bytes, double seconds);
 
 #ifdef __cplusplus
 }

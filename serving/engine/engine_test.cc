@@ -205,7 +205,7 @@ void TestNothingElseChangesAResult(int num_sentences) {
           for (int num_threads : {1, 2, 3}) {
             options.batch_size = batch_size;
             std::vector<std::vector<Hypothesis>> results;
-            const SearchStatus status = translator.Translate(sentences, options, num_threads, Never, &results);
+            const SearchStatus status = translator.Translate(sentences, options, {}, num_threads, Never, &results);
             EXPECT(status == SearchStatus::kDone, "search failed");
             if (expected.empty()) expected = results;
             EXPECT(Same(results, expected), "%s, batches of %d, %d threads", kernels->name, batch_size, num_threads);
@@ -228,7 +228,7 @@ void TestAHypothesisScoresWhatTheSearchSaid() {
   options.keep_attention = true;
   options.max_length_factor = 1.0f;
   std::vector<std::vector<Hypothesis>> found;
-  translator.Translate(sentences, options, 2, Never, &found);
+  translator.Translate(sentences, options, {}, 2, Never, &found);
   std::vector<std::vector<int32_t>> targets;
   for (const auto& hypotheses : found) targets.push_back(hypotheses.at(0).ids);
   std::vector<Hypothesis> scored;
@@ -245,7 +245,7 @@ void TestACancelledSearchEnds() {
   int asked = 0;
   std::vector<std::vector<Hypothesis>> found;
   const auto status =
-      translator.Translate(RandomSentences(4, 50, 1), SearchOptions(), 1, [&] { return ++asked > 2; }, &found);
+      translator.Translate(RandomSentences(4, 50, 1), SearchOptions(), {}, 1, [&] { return ++asked > 2; }, &found);
   EXPECT(status == SearchStatus::kCancelled, "asked %d times", asked);
 }
 
@@ -268,13 +268,13 @@ void TestSeveralCallersAtATime() {
   Translator translator(weights.Make(BestKernels()));
   const auto sentences = RandomSentences(12, 70, 8);
   std::vector<std::vector<Hypothesis>> expected;
-  translator.Translate(sentences, SearchOptions(), 1, Never, &expected);
+  translator.Translate(sentences, SearchOptions(), {}, 1, Never, &expected);
   std::vector<std::thread> callers;
   for (int caller = 0; caller < 4; ++caller) {
     callers.emplace_back([&, caller] {
       for (int round = 0; round < 3; ++round) {
         std::vector<std::vector<Hypothesis>> found;
-        translator.Translate(sentences, SearchOptions(), 1 + caller % 3, Never, &found);
+        translator.Translate(sentences, SearchOptions(), {}, 1 + caller % 3, Never, &found);
         EXPECT(Same(found, expected), "caller %d", caller);
       }
     });

@@ -93,6 +93,8 @@ struct Kernels {
   float (*largest)(const float* values, int size);
   // Places whose value is at least `threshold`, in order; gives how many, of which the first `capacity` are written.
   int (*at_least)(const float* values, int size, float threshold, int32_t* places, int capacity);
+  // The instructions of the dot product alone, in registers; gives how many int8 products they were. For measuring.
+  int64_t (*only_products)(int64_t rounds, int32_t* sink);
   // exp, tanh and log of arrays, for tests.
   void (*exp_tanh_log)(const float* values, int size, float* exps, float* tanhs, float* logs);
 };

@@ -5,6 +5,7 @@
 // Expects, in the same namespace:
 //   constexpr int kMaxRows;      rows that one call of Dot may take
 //   constexpr int kActivationOffset;   what is added to each activation (128 or 0)
+//   int64_t OnlyProducts(int64_t rounds, int32_t* sink);   see Kernels
 //   template <int rows> void Dot(const int8_t* panel, int groups, const int8_t* const* inputs, int32_t (*sums)[64]);
 
 typedef float F16 __attribute__((vector_size(64)));
@@ -439,4 +440,4 @@ void ExpTanhLog(const float* values, int size, float* exps, float* tanhs, float*
 constexpr bool kUnsigned = kActivationOffset != 0;
 #define GNMT_KERNELS(name, is_supported)                                                                         \
   {name,     is_supported, kUnsigned, QuantizeFixed, QuantizeFloat, LstmInputSums, LstmStep, Project, Attend, \
-   Logits, Largest,      AtLeast,   ExpTanhLog}
+   Logits, Largest,      AtLeast,   OnlyProducts,  ExpTanhLog}

@@ -48,8 +48,12 @@ float LengthPenalty(int length, float weight) {
 // The search of one sentence.
 class SentenceSearch {
  public:
-  SentenceSearch(const Memory& memory, const SearchOptions& options)
-      : memory_(&memory), options_(&options), limit_(MaxTargetLength(memory.source_length, options)) {
+  // A forced length above 0 is that of all hypotheses.
+  SentenceSearch(const Memory& memory, const SearchOptions& options, int forced_length)
+      : memory_(&memory),
+        options_(&options),
+        limit_(forced_length > 0 ? forced_length : MaxTargetLength(memory.source_length, options)),
+        min_length_(forced_length > 0 ? forced_length - 1 : options.min_length) {
     live_.push_back({-1, 0.0f, 0, kStartId});
     accumulated_.assign(memory.source_length, 0.0f);
   }
@@ -145,7 +149,7 @@ class SentenceSearch {
       return;
     }
     logits[kPadId] = logits[kStartId] = kImpossible;
-    if (length <= options_->min_length) logits[kEndId] = kImpossible;
+    if (length <= min_length_) logits[kEndId] = kImpossible;
     for (int32_t id : options_->banned_ids) logits[id] = kImpossible;
     const Kernels& kernels = decoder.kernels();
     const int size = static_cast<int>(decoder.logit_stride());
@@ -210,7 +214,7 @@ class SentenceSearch {
 
   const Memory* memory_;
   const SearchOptions* options_;
-  int limit_, length_ = 0;
+  int limit_, min_length_, length_ = 0;
   std::vector<Live> live_, next_live_;
   std::vector<float> accumulated_, next_accumulated_, attention_, maxima_;
   std::vector<Node> nodes_;
@@ -226,12 +230,14 @@ int MaxTargetLength(int source_length, const SearchOptions& options) {
 }
 
 SearchStatus Searcher::Search(const std::vector<const std::vector<int32_t>*>& sentences, const SearchOptions& options,
-                              Workers& workers, const std::function<bool()>& is_cancelled,
+                              const std::vector<int>& forced_lengths, Workers& workers, const std::function<bool()>& is_cancelled,
                               std::vector<std::vector<Hypothesis>*> results) {
   if (is_cancelled()) return SearchStatus::kCancelled;
   encoder_.Encode(sentences, workers, memories_);
   std::vector<SentenceSearch> searches;
-  for (size_t number = 0; number < sentences.size(); ++number) searches.emplace_back(memories_[number], options);
+  for (size_t number = 0; number < sentences.size(); ++number) {
+    searches.emplace_back(memories_[number], options, forced_lengths.empty() ? 0 : forced_lengths[number]);
+  }
   decoder_.state().Reset(static_cast<int>(sentences.size()));
   for (size_t number = 0; number < searches.size(); ++number) searches[number].live()[0].row = static_cast<int>(number);
   std::vector<int32_t> ids, places;

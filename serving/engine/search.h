@@ -60,9 +60,10 @@ class Searcher {
   explicit Searcher(const Model& model) : model_(&model), encoder_(model), decoder_(model) {}
 
   // Translates sentences of at least one piece each; results[i] are the best hypotheses of sentences[i], best first.
-  // `is_cancelled` is asked between steps.
+  // `forced_lengths` is empty or says how long each sentence's hypotheses have to be. `is_cancelled` is asked between
+  // steps.
   SearchStatus Search(const std::vector<const std::vector<int32_t>*>& sentences, const SearchOptions& options,
-                      Workers& workers, const std::function<bool()>& is_cancelled,
+                      const std::vector<int>& forced_lengths, Workers& workers, const std::function<bool()>& is_cancelled,
                       std::vector<std::vector<Hypothesis>*> results);
 
   // log P of given target pieces, `</s>` last: piece_log_probs, log_prob and the attention are filled in.

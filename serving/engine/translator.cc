@@ -30,18 +30,20 @@ std::vector<std::vector<int>> CutIntoBatches(const std::vector<std::vector<int32
 }  // namespace
 
 SearchStatus Translator::Translate(const std::vector<std::vector<int32_t>>& sentences, const SearchOptions& options,
-                                   int num_threads, const std::function<bool()>& is_cancelled,
+                                   const std::vector<int>& forced_lengths, int num_threads, const std::function<bool()>& is_cancelled,
                                    std::vector<std::vector<Hypothesis>>* results) {
   results->assign(sentences.size(), {});
   return RunBatches(CutIntoBatches(sentences, options.batch_size, num_threads), num_threads,
                     [&](Searcher& searcher, Workers& workers, const std::vector<int>& batch) {
                       std::vector<const std::vector<int32_t>*> chosen;
                       std::vector<std::vector<Hypothesis>*> found;
+                      std::vector<int> forced;
                       for (int number : batch) {
                         chosen.push_back(&sentences[number]);
                         found.push_back(&(*results)[number]);
+                        if (!forced_lengths.empty()) forced.push_back(forced_lengths[number]);
                       }
-                      return searcher.Search(chosen, options, workers, is_cancelled, found);
+                      return searcher.Search(chosen, options, forced, workers, is_cancelled, found);
                     });
 }
 

@@ -22,7 +22,7 @@ class Translator {
   // As Searcher::Search, for any number of sentences. With several threads each takes batches of its own; a single batch
   // is worked on by all of them. No result depends on their number.
   SearchStatus Translate(const std::vector<std::vector<int32_t>>& sentences, const SearchOptions& options,
-                         int num_threads, const std::function<bool()>& is_cancelled,
+                         const std::vector<int>& forced_lengths, int num_threads, const std::function<bool()>& is_cancelled,
                          std::vector<std::vector<Hypothesis>>* results);
 
   SearchStatus Score(const std::vector<std::vector<int32_t>>& sentences,

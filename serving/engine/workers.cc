@@ -3,9 +3,9 @@
 namespace gnmt {
 namespace {
 
-// About 50 microseconds of waiting before a thread lets others run, and a millisecond before it sleeps.
-constexpr int kSpins = 2000;
-constexpr int kYields = 200;
+// A thread waits for about ten microseconds before it lets others run, and for some hundred turns before it sleeps.
+constexpr int kSpins = 400;
+constexpr int kYields = 400;
 
 inline void Pause() {
 #if defined(__x86_64__)

@@ -249,7 +249,7 @@ class TranslateInt8 : public OpKernel {
     std::vector<std::vector<int32_t>> sentences;
     OP_REQUIRES_OK(context, ReadSentences("source", context->input(1), context->input(2), vocab_size, &sentences));
     std::vector<std::vector<Hypothesis>> results;
-    OP_REQUIRES_OK(context, ToStatus(model->translator().Translate(sentences, options_, NumThreads(context),
+    OP_REQUIRES_OK(context, ToStatus(model->translator().Translate(sentences, options_, {}, NumThreads(context),
                                                                    Cancellation(context), &results)));
     Write(context, results, context->input(1).dim_size(1));
   }

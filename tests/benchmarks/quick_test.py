@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from engine_build import make
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,3 +43,12 @@ def test_train_speed(tmp_path):
 
 def test_search_speed(tmp_path):
     assert rows_of(tmp_path, "search_speed")["words_per_second"] > 0
+
+
+def test_decode(tmp_path):
+    make("engine")
+    values = rows_of(tmp_path, "decode")
+    assert values["sentences_per_second"] > 0
+    assert values["latency_p99_ms"] >= values["latency_p50_ms"] > 0
+    assert 0.0 < values["share_of_vnni_peak"] < 1.5
+    assert values["memory_ratio_to_weights"] > 0

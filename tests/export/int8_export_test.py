@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from engine_library import built_ops
+from engine_build import built_ops
 from tiny_run import write_corpus
 
 from gnmt_tf.cli import run

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras as keras
-from engine_library import built_ops
+from engine_build import built_ops
 
 from gnmt_tf.config import ModelConfig
 from gnmt_tf.model.gnmt import GNMT
@@ -25,9 +25,7 @@ def reference():
 
 @pytest.fixture(scope="module")
 def weights(reference):
-    from gnmt_tf.export.int8 import engine_weights
-
-    return engine_weights(reference)
+    return reference.weights()
 
 
 @pytest.fixture(scope="module")

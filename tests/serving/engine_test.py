@@ -5,12 +5,13 @@ import subprocess
 import numpy as np
 import pytest
 import tf_keras as keras
-from engine_library import ROOT, Engine, load_library, make
+from engine_build import ROOT, built_library, make
 from search_oracle import Gap, oracle_search
 
 from gnmt_tf.config import ModelConfig, SearchConfig
 from gnmt_tf.model.gnmt import GNMT
 from gnmt_tf.quantization.int8_reference import Int8Reference
+from gnmt_tf.serving.engine.library import Engine, EngineShape, kernels
 
 VOCAB_SIZE = 45
 SHAPES = {
@@ -27,7 +28,7 @@ SHAPES = {
 
 @pytest.fixture(scope="module")
 def library():
-    return load_library()
+    return built_library()
 
 
 def make_reference(**changes):
@@ -64,8 +65,8 @@ class OneSentence:
         return step.log_probs[0], (memory, step.state), step.attention_probs[0]
 
 
-def names(library):
-    return library.gnmt_kernels().decode().split()
+def engine_of(library, reference, name=None):
+    return Engine(library, EngineShape.of(reference.config, reference.vocab_size), reference.weights(), name)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -83,15 +84,15 @@ def test_every_variant_gives_the_bits_of_the_reference(library, shape):
             log_probs.append(step.log_probs[0, piece])
             probs.append(step.attention_probs[0])
         expected.append((np.array(log_probs), np.array(probs)))
-    assert "portable" in names(library)
-    for kernels in names(library):
-        engine = Engine(library, reference, kernels)
+    assert "portable" in kernels(library)
+    for name in kernels(library):
+        engine = engine_of(library, reference, name)
         for threads in (1, 2):
             for (log_probs, probs), got, got_probs in zip(
                 expected, *engine.score(sources, targets, threads), strict=True
             ):
-                np.testing.assert_array_equal(got, log_probs, err_msg=kernels)
-                np.testing.assert_array_equal(got_probs, probs, err_msg=kernels)
+                np.testing.assert_array_equal(got, log_probs, err_msg=name)
+                np.testing.assert_array_equal(got_probs, probs, err_msg=name)
 
 
 SEARCHES = {
@@ -110,7 +111,7 @@ def test_the_search_is_the_plain_one(library, name):
     compared = 0
     for shape in ("four layers", "bound 4"):
         reference = make_reference(**SHAPES[shape], embedding_init_scale=1.0)
-        engine = Engine(library, reference)
+        engine = engine_of(library, reference)
         sources = random_sentences([1, 4, 8, 2, 11, 6, 3, 7], 3)
         for source, found in zip(sources, engine.translate(sources, config, threads=2), strict=True):
             gap = Gap()
@@ -126,7 +127,7 @@ def test_the_search_is_the_plain_one(library, name):
 
 
 def test_bad_input_is_told_and_not_read(library):
-    engine = Engine(library, make_reference())
+    engine = engine_of(library, make_reference())
     with pytest.raises(ValueError, match="sentence 1: expected ids from 0 to 44, got 45"):
         engine.translate([[3], [45, 3]], SearchConfig())
     with pytest.raises(ValueError, match="sentence 0: expected at least one piece, got none"):
@@ -135,7 +136,7 @@ def test_bad_input_is_told_and_not_read(library):
         engine.score([[3]], [[-1]])
     assert engine.translate([], SearchConfig()) == []
     with pytest.raises(ValueError, match="kernels: expected one of .*portable, got abacus"):
-        Engine(library, make_reference(), "abacus")
+        engine_of(library, make_reference(), "abacus")
 
 
 def run_cpp_tests(sanitizer, num_sentences):
