@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Distribution, find_packages, setup
 
 # Installed name -> folder. Each of these folders may import gnmt_tf, and gnmt_tf imports none of them.
 FOLDERS = {"gnmt_tf": "gnmt_tf", "gnmt_tf.serving": "serving", "gnmt_tf.tpu": "tpu"}
@@ -14,4 +14,17 @@ packages = [
     for package in [name, *(f"{name}.{inner}" for inner in find_packages(folder))]
 ]
 
-setup(packages=packages, package_dir=package_dir, package_data={"gnmt_tf": ["py.typed"], "gnmt_tf.ops": ["*.so"]})
+
+class _Distribution(Distribution):
+    """With the ops of `make ops` in it, a wheel is for the kind of machine they were built on."""
+
+    def has_ext_modules(self) -> bool:
+        return any(Path("gnmt_tf/ops").glob("*.so"))
+
+
+setup(
+    distclass=_Distribution,
+    packages=packages,
+    package_dir=package_dir,
+    package_data={"gnmt_tf": ["py.typed"], "gnmt_tf.ops": ["*.so"]},
+)
