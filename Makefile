@@ -74,7 +74,11 @@ $(OPS): $(wildcard serving/ops/*.cc serving/engine/*.h) $(addprefix build/engine
 engine_test: $(ENGINE_BUILD)/engine_test
 	$(ENGINE_BUILD)/engine_test
 
-$(ENGINE_BUILD)/%.o: serving/engine/%.cc $(wildcard serving/engine/*.h)
+build/.compiler:
+	@tools/compiler.sh $(CXX)
+	@mkdir -p $(@D) && touch $@
+
+$(ENGINE_BUILD)/%.o: serving/engine/%.cc $(wildcard serving/engine/*.h) | build/.compiler
 	@mkdir -p $(@D)
 	$(CXX) $(ENGINE_FLAGS) -c $< -o $@
 
@@ -92,5 +96,5 @@ lock:
 	@tools/lock.sh $(LOCK)
 
 clean:
-	rm -rf build dist demo *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(OPS) build dist demo *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(CHECKED) -type d -name __pycache__ -exec rm -rf {} +

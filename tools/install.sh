@@ -8,12 +8,8 @@ set -euo pipefail
 readonly venv=$1 lock_file=$2
 readonly locked_version=3.11
 
-say() { echo "set-up: $*"; }
-
-fail() {
-  echo "set-up: $*" >&2
-  exit 1
-}
+# shellcheck source=tools/apt.sh
+. "${BASH_SOURCE[0]%/*}/apt.sh"
 
 # A name on PATH may be a stub that does not run, so each candidate is tried.
 find_python() {
@@ -25,18 +21,6 @@ find_python() {
     fi
   done
   return 1
-}
-
-apt_install() {
-  local -a as_root=()
-  command -v apt-get >/dev/null || fail "$* missing and no apt-get here: install Python >= 3.10 with its venv module."
-  if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || fail "run 'apt-get install $*' as root, then this again."
-    as_root=(sudo)
-  fi
-  say "${as_root[*]:+sudo }apt-get install $*"
-  "${as_root[@]}" apt-get update -qq
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >/dev/null
 }
 
 create_venv() {

@@ -112,3 +112,19 @@ def test_what_the_set_up_cannot_do_is_said_in_one_line(
     assert result.returncode == 1
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("programs", "expected"), [({"g++": NOTED}, None), ({}, ["apt-get update -qq"])])
+def test_a_compiler_is_installed_when_there_is_none(tmp_path: Path, programs: dict, expected: list[str] | None) -> None:
+    (tmp_path / "bin").mkdir()
+    for name in ("bash", "basename", "env"):
+        (tmp_path / "bin" / name).symlink_to(f"/usr/bin/{name}")
+    for name, text in (programs | {"apt-get": NOTED, "id": "#!/bin/bash\necho 0\n"}).items():
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    script = str(INSTALL.parent / "compiler.sh")
+    subprocess.run(["/usr/bin/bash", script, "g++"], cwd=tmp_path, env={"PATH": f"{tmp_path}/bin"}, check=True)
+    if expected is None:
+        assert not (tmp_path / "calls").exists()
+    else:
+        assert calls(tmp_path) == [*expected, "apt-get install -qq -y --no-install-recommends g++"]
