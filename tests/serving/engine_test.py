@@ -113,7 +113,7 @@ def test_the_search_is_the_plain_one(library, name):
         reference = make_reference(**SHAPES[shape], embedding_init_scale=1.0)
         engine = engine_of(library, reference)
         sources = random_sentences([1, 4, 8, 2, 11, 6, 3, 7], 3)
-        for source, found in zip(sources, engine.translate(sources, config, threads=2), strict=True):
+        for source, found in zip(sources, engine.translate(sources, config, num_threads=2), strict=True):
             gap = Gap()
             expected = oracle_search(OneSentence(reference), tuple(source), config, gap=gap)
             if gap.smallest < 1e-4:
