@@ -1,7 +1,7 @@
 """Measures quantised decoding: the paper's network on this CPU, latency, and the engine beside the CPU's limits.
 
     make engine
-    python -m benchmarks.decode --source newstest.en --reference newstest.fr --sentences 200
+    python -m benchmarks.decode --source newstest2012.en newstest2013.en --reference newstest2012.fr newstest2013.fr
     python -m benchmarks.decode --quick --json rows.json
 
 The network has the paper's shape (8+8 layers of 1024 units, 32,000 pieces) and seeded weights: only its speed is
@@ -17,7 +17,6 @@ growth while the model is loaded and used, against the int8 weights.
 
 import argparse
 import ctypes
-import gzip
 import resource
 import statistics
 import time
@@ -28,6 +27,7 @@ import numpy as np
 
 from benchmarks.rows import Row, print_rows, write_json
 from gnmt_tf.config import SearchConfig, TextConfig
+from gnmt_tf.data.parallel_text import read_pairs
 from gnmt_tf.serving.engine.library import Engine, EngineShape, kernels, load_library
 from gnmt_tf.text.segmenter import WordpieceSegmenter
 from gnmt_tf.text.wordpiece_trainer import train_wordpieces
@@ -42,8 +42,8 @@ ROWS = (1, 8, 32, 128)
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parses flags, measures, prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--source", help="source text, one sentence a line, plain or .gz")
-    parser.add_argument("--reference", help="its translation, which gives the lengths")
+    parser.add_argument("--source", nargs="+", help="source text, one sentence a line, plain or .gz")
+    parser.add_argument("--reference", nargs="+", help="its translation, which gives the lengths")
     parser.add_argument("--sentences", type=int, default=200, help="a sample of so many, evenly spread over the text")
     parser.add_argument("--widths", default="4,8")
     parser.add_argument("--threads", default="2,1")
@@ -58,7 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         pairs = [(f"a b c {'d ' * (i % 7)}", f"e f {'g ' * (i % 5)}") for i in range(6)]
         options.latency_sentences = 3
     else:
-        pairs = _sample(list(zip(_lines(options.source), _lines(options.reference), strict=True)), options.sentences)
+        files = zip(options.source, options.reference, strict=True)
+        pairs = _sample([pair for paths in files for pair in read_pairs(*paths)], options.sentences)
     sources, lengths, words = _pieces(pairs, shape.vocab_size)
     library = load_library()
     rows = _limits(library, 0.05 if options.quick else 1.0)
@@ -181,12 +182,6 @@ def _sample(pairs: list[tuple[str, str]], count: int) -> list[tuple[str, str]]:
     if count >= len(pairs):
         return pairs
     return [pairs[round(i * (len(pairs) - 1) / max(count - 1, 1))] for i in range(count)]
-
-
-def _lines(path: str) -> list[str]:
-    opener = gzip.open if path.endswith(".gz") else open
-    with opener(path, "rt", encoding="utf-8", newline="\n") as file:
-        return file.read().splitlines()
 
 
 def _resident_bytes() -> int:
