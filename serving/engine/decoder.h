@@ -4,6 +4,7 @@
 #define GNMT_TF_SERVING_ENGINE_DECODER_H_
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "encoder.h"
@@ -41,23 +42,27 @@ class Decoder {
   const Kernels& kernels() const { return model_->kernels(); }
   DecoderState& state() { return state_; }
 
-  // Feeds one piece to each row of the state; memories[i] belongs to row i.
-  void Step(const std::vector<int32_t>& ids, const std::vector<const Memory*>& memories, Workers& workers);
+  // Feeds one piece to each row of the state; memories[i] belongs to row i. Logits are made for some rows at a time:
+  // `read(begin, end)` is called when those of rows [begin, end) are there.
+  void Step(const std::vector<int32_t>& ids, const std::vector<const Memory*>& memories, Workers& workers,
+            const std::function<void(int, int)>& read);
 
-  // What the last step gave. Logits have a stride; those of places beyond the vocabulary are -inf.
-  float* logits(int row) { return logits_.data() + row * logit_stride(); }
+  // What the last step gave. Logits, for the rows that are being read, have a stride; those of places beyond the
+  // vocabulary are -inf.
+  float* logits(int row) { return logits_.data() + (row - first_row_) * logit_stride(); }
   size_t logit_stride() const { return static_cast<size_t>(model_->projection.weights.num_panels) * kPanel; }
-  float normaliser(int row) const { return normalisers_[row]; }
+  float normaliser(int row) const { return normalisers_[row - first_row_]; }
   const float* attention_probs(int row) const { return probs_.data() + row * probs_stride_; }
 
  private:
   void Attend(const std::vector<const Memory*>& memories, Workers& workers);
   void RunLayers(Workers& workers);
-  void Project(Workers& workers);
+  void Project(int begin, int end, Workers& workers);
 
   const Model* model_;
   DecoderState state_;
   size_t probs_stride_ = 0;
+  int first_row_ = 0;
   QuantizedRows inputs_, context_, own_;
   Aligned<int8_t> input_values_, context_values_, own_values_;
   Aligned<float> input_scales_, context_scales_, own_scales_;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
 
 namespace gnmt {
 namespace {
@@ -62,15 +63,22 @@ class SentenceSearch {
   bool is_done() const { return live_.empty(); }
   std::vector<Live>& live() { return live_; }
 
-  // Takes the step whose results are in `decoder` from row `first_row` on. False if a logit was not finite.
-  bool Advance(Decoder& decoder, int first_row, std::vector<int32_t>& places) {
-    const int length = ++length_, source_length = memory_->source_length;
+  // Begins a step.
+  void Begin() {
+    ++length_;
     candidates_.clear();
-    for (size_t slot = 0; slot < live_.size(); ++slot) {
-      const int row = first_row + static_cast<int>(slot);
-      if (!std::isfinite(decoder.normaliser(row))) return false;
-      AddCandidates(decoder, row, static_cast<int>(slot), length, places);
-    }
+  }
+
+  // Reads the logits of one live hypothesis, which are in the decoder's row. False if one was not finite.
+  bool Read(Decoder& decoder, int row, int slot, std::vector<int32_t>& places) {
+    if (!std::isfinite(decoder.normaliser(row))) return false;
+    AddCandidates(decoder, row, slot, length_, places);
+    return true;
+  }
+
+  // Ends a step whose rows began at `first_row`.
+  void Advance(const Decoder& decoder, int first_row) {
+    const int length = length_, source_length = memory_->source_length;
     const size_t kept = std::min(candidates_.size(), static_cast<size_t>(options_->beam_width));
     std::partial_sort(candidates_.begin(), candidates_.begin() + kept, candidates_.end(),
                       [](const Candidate& a, const Candidate& b) {
@@ -108,7 +116,6 @@ class SentenceSearch {
     std::swap(live_, next_live_);
     std::swap(accumulated_, next_accumulated_);
     if (options_->early_stopping && !CanWin()) live_.clear();
-    return true;
   }
 
   void Finish(std::vector<Hypothesis>* results) const {
@@ -243,13 +250,17 @@ SearchStatus Searcher::Search(const std::vector<const std::vector<int32_t>*>& se
   std::vector<int32_t> ids, places;
   std::vector<const Memory*> memories;
   std::vector<int> parents;
+  std::vector<std::pair<SentenceSearch*, int>> slot_of;  // of each row
   while (true) {
     if (is_cancelled()) return SearchStatus::kCancelled;
     ids.clear();
     memories.clear();
     parents.clear();
+    slot_of.clear();
     for (SentenceSearch& search : searches) {
+      search.Begin();
       for (const Live& live : search.live()) {
+        slot_of.emplace_back(&search, static_cast<int>(&live - search.live().data()));
         ids.push_back(live.id);
         parents.push_back(live.row);
         memories.push_back(&search.memory());
@@ -257,12 +268,18 @@ SearchStatus Searcher::Search(const std::vector<const std::vector<int32_t>*>& se
     }
     if (ids.empty()) break;
     decoder_.state().Choose(parents);
-    decoder_.Step(ids, memories, workers);
+    bool finite = true;
+    decoder_.Step(ids, memories, workers, [&](int begin, int end) {
+      for (int row = begin; row < end; ++row) {
+        finite = slot_of[row].first->Read(decoder_, row, slot_of[row].second, places) && finite;
+      }
+    });
+    if (!finite) return SearchStatus::kNotFinite;
     int row = 0;
     for (SentenceSearch& search : searches) {
       const int num_rows = static_cast<int>(search.live().size());
       if (num_rows == 0) continue;
-      if (!search.Advance(decoder_, row, places)) return SearchStatus::kNotFinite;
+      search.Advance(decoder_, row);
       row += num_rows;
     }
   }
@@ -296,21 +313,24 @@ SearchStatus Searcher::Score(const std::vector<const std::vector<int32_t>*>& sen
     }
     if (ids.empty()) return SearchStatus::kDone;
     decoder_.state().Choose(parents);
-    decoder_.Step(ids, memories, workers);
-    for (size_t number = 0; number < sentences.size(); ++number) {
-      if (step >= targets[number]->size()) continue;
-      Hypothesis& result = (*results)[number];
-      const int row = rows[number];
-      if (!std::isfinite(decoder_.normaliser(row))) return SearchStatus::kNotFinite;
-      const int32_t id = (*targets[number])[step];
-      result.ids.push_back(id);
-      result.piece_log_probs.push_back(decoder_.logits(row)[id] - decoder_.normaliser(row));
-      result.log_prob += result.piece_log_probs.back();
-      if (keep_attention) {
-        const float* probs = decoder_.attention_probs(row);
-        result.attention_probs.insert(result.attention_probs.end(), probs, probs + memories_[number].source_length);
+    bool finite = true;
+    decoder_.Step(ids, memories, workers, [&](int begin, int end) {
+      for (size_t number = 0; number < sentences.size(); ++number) {
+        const int row = rows[number];
+        if (step >= targets[number]->size() || row < begin || row >= end) continue;
+        Hypothesis& result = (*results)[number];
+        finite = finite && std::isfinite(decoder_.normaliser(row));
+        const int32_t id = (*targets[number])[step];
+        result.ids.push_back(id);
+        result.piece_log_probs.push_back(decoder_.logits(row)[id] - decoder_.normaliser(row));
+        result.log_prob += result.piece_log_probs.back();
+        if (keep_attention) {
+          const float* probs = decoder_.attention_probs(row);
+          result.attention_probs.insert(result.attention_probs.end(), probs, probs + memories_[number].source_length);
+        }
       }
-    }
+    });
+    if (!finite) return SearchStatus::kNotFinite;
   }
 }
 

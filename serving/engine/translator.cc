@@ -9,7 +9,8 @@ namespace gnmt {
 namespace {
 
 // Numbers of sentences in batches of similar length, the longest first. With several threads each gets some even when all
-// would fit into one batch, as long as batches stay worth it.
+// would fit into one batch, as long as batches stay worth it; and batches that run side by side get every second (third,
+// ...) sentence of the same stretch, so that they take equally long.
 std::vector<std::vector<int>> CutIntoBatches(const std::vector<std::vector<int32_t>>& sentences, int batch_size,
                                              int num_threads) {
   constexpr int kSmallestBatch = 4;
@@ -21,8 +22,11 @@ std::vector<std::vector<int>> CutIntoBatches(const std::vector<std::vector<int32
   const int share = (count + num_threads - 1) / num_threads;
   const int size = std::max(1, std::min(batch_size, std::max(share, kSmallestBatch)));
   std::vector<std::vector<int>> batches;
-  for (int start = 0; start < count; start += size) {
-    batches.emplace_back(order.begin() + start, order.begin() + std::min(count, start + size));
+  for (int start = 0; start < count; start += size * num_threads) {
+    const int stretch = std::min(count - start, size * num_threads), side_by_side = (stretch + size - 1) / size;
+    const size_t first = batches.size();
+    batches.resize(first + side_by_side);
+    for (int k = 0; k < stretch; ++k) batches[first + k % side_by_side].push_back(order[start + k]);
   }
   return batches;
 }
