@@ -156,10 +156,16 @@ def _make_peer(options: argparse.Namespace) -> None:
     directory, folder = ModelDirectory(options.model_dir), Path(options.make_peer).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     model = directory.read_config().model
+    if model.num_encoder_layers != model.num_decoder_layers:
+        sys.exit(
+            "search_speed: OpenNMT-py gives each decoder layer the state of one encoder layer: expected as many "
+            f"encoder as decoder layers in {options.model_dir}, got {model.num_encoder_layers} and {model.num_decoder_layers}."
+        )
     for side, path in (("source", options.train_source), ("target", options.train_target)):
         lines = Path(path).read_text(encoding="utf-8").splitlines()
         _write_lines(str(folder / f"train.{side}"), _segmented(options.model_dir, lines))
-    pieces = directory.read_vocabulary().pieces[len(SPECIAL_PIECES) :]
+    # OpenNMT-py cuts the lines of its vocabulary at any white space, which some piece may be.
+    pieces = [piece for piece in directory.read_vocabulary().pieces[len(SPECIAL_PIECES) :] if piece.split() == [piece]]
     _write_lines(str(folder / "vocabulary"), [f"{piece}\t1" for piece in pieces])
     settings = {
         "save_model": str(folder / "model"),
