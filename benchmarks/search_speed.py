@@ -159,7 +159,8 @@ def _make_peer(options: argparse.Namespace) -> None:
     if model.num_encoder_layers != model.num_decoder_layers:
         sys.exit(
             "search_speed: OpenNMT-py gives each decoder layer the state of one encoder layer: expected as many "
-            f"encoder as decoder layers in {options.model_dir}, got {model.num_encoder_layers} and {model.num_decoder_layers}."
+            f"encoder as decoder layers in {options.model_dir}, "
+            f"got {model.num_encoder_layers} and {model.num_decoder_layers}."
         )
     for side, path in (("source", options.train_source), ("target", options.train_target)):
         lines = Path(path).read_text(encoding="utf-8").splitlines()

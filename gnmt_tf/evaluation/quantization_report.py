@@ -116,7 +116,7 @@ def draw_rows(rows: Sequence[PrecisionRow]) -> Figure:
     left, right = figure.subplots(1, 2)
     names = [row.name for row in rows]
     bars = left.barh(names, [row.seconds for row in rows], color="C0")
-    left.bar_label(bars, [f" BLEU {row.bleu:.2f}\n {row.log_perplexity:.4f}" for row in rows])
+    left.bar_label(bars, [f" BLEU {row.bleu:.2f}\n log ppl {row.log_perplexity:.4f}" for row in rows])
     left.set_xlim(right=1.5 * max(row.seconds for row in rows))
     left.set_xlabel("seconds")
     right.barh(names, [row.mebibytes for row in rows], color="C1")
