@@ -117,7 +117,9 @@ def _measure(model_dir: str, source: str, threads: int, changes: dict[str, Any])
 
     loaded = load_models(model_dir)
     lines = Path(source).read_text(encoding="utf-8").splitlines()
-    search = loaded.config.search.model_copy(update=changes)
+    # At batch 1 one sentence is to be translated after the other.
+    parallel = threads if changes["batch_size"] > 1 else 1
+    search = loaded.config.search.model_copy(update={"parallel_batches": parallel, **changes})
     return evaluate(loaded.translator(search), lines, lines).words_per_second
 
 

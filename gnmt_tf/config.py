@@ -255,6 +255,9 @@ class SearchConfig(_Section):
     """Sentences of similar length decoded together."""
     batch_tokens: PositiveInt | None = 4096
     """Most source positions decoded together, padding counted, beside `batch_size`; null for no such limit."""
+    parallel_batches: Annotated[int, pydantic.Field(ge=1, le=64)] | None = None
+    """Batches searched side by side, which uses several cores better than one batch does; it changes no result. Null
+    for as many as there are cores, at most 4."""
     max_source_pieces: Annotated[int, pydantic.Field(gt=1, le=1_000_000)] = 1024
     """Longer sources are cut, and the result is flagged `truncated`."""
     shortlist: Annotated[int, pydantic.Field(ge=1, le=100)] | None = None

@@ -4,9 +4,12 @@ Reads any strings; gives one Translation for each, in order. Blank lines never r
 """
 
 import math
+import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -30,6 +33,9 @@ from gnmt_tf.text.vocabulary import END_ID, PAD_ID, SPECIAL_PIECES, START_ID, UN
 
 BATCHES_IN_WINDOW = 16
 """A stream is sorted by length inside windows of this many batches."""
+
+MOST_PARALLEL_BATCHES = 4
+"""Unless more are asked for: each takes memory of its own."""
 
 SMALLEST_BUCKET = 8
 PREFIXES_ROUNDED_TO = 8
@@ -108,6 +114,7 @@ class Translator:
             self._settings = search.model_copy(update={"n_best": asked_for})
         self._own_penalties = Penalties(search.length_penalty_weight, search.coverage_penalty_weight)
         self._functions: dict[Any, Callable[..., list[BeamResult]]] = {}
+        self._lock = threading.Lock()
 
     def translate(
         self,
@@ -174,8 +181,7 @@ class Translator:
         order = sorted(range(len(parts)), key=lambda k: (-len(parts[k][1].ids), k))
         waiting = [len(result) for result in results]
         done = sum(not count for count in waiting)
-        for batch in self._batches(order, parts):
-            found = self._batch([parts[k][1] for k in batch], penalties)
+        for batch, found in self._searched(list(self._batches(order, parts)), parts, penalties):
             for k, *translations in zip(batch, *found, strict=True):
                 place, read = parts[k]
                 row = read.number - first_number
@@ -185,6 +191,23 @@ class Translator:
             if progress is not None:
                 progress(done)
         return [[joined([part[number] for part in result]) for result in results] for number in range(len(penalties))]
+
+    def _searched(
+        self, batches: list[list[int]], parts: list[tuple[int, _Line]], penalties: Sequence[Penalties]
+    ) -> Iterator[tuple[list[int], list[list[Translation]]]]:
+        """Batches with what `_batch` gives for them, in order; several are searched at a time."""
+        cores = min(os.cpu_count() or 1, MOST_PARALLEL_BATCHES)
+        # The engine spreads a batch over all cores itself.
+        num_parallel = 1 if self._engine is not None else min(self.search.parallel_batches or cores, len(batches))
+        lines = ([parts[k][1] for k in batch] for batch in batches)
+        if num_parallel <= 1:
+            yield from zip(batches, (self._batch(batch, penalties) for batch in lines), strict=True)
+            return
+        pool = ThreadPoolExecutor(num_parallel)
+        try:
+            yield from zip(batches, pool.map(lambda batch: self._batch(batch, penalties), lines), strict=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def alternatives(self, line: str, prefix: str, count: int, number: int = 0) -> Translation:
         """Translations of a line that start with a prefix and differ in the piece after it.
@@ -360,8 +383,9 @@ class Translator:
             candidates = self._shortlist.candidates(pieces, self.search.shortlist, further, rounded_to)
             prefix_ids = np.searchsorted(candidates, prefix_ids).astype(np.int32)
         key = keep_attention, bool(most_prefix), max_steps, tuple(penalties)
-        if key not in self._functions:
-            self._functions[key] = self._make_function(*key)
+        with self._lock:
+            if key not in self._functions:
+                self._functions[key] = self._make_function(*key)
         grid = self._functions[key](source_ids, numbers[0], prefix_ids, numbers[1], numbers[2], candidates)
         results = [BeamResult(*(values.numpy() for values in result)) for result in grid]
         if not len(candidates):

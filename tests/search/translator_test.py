@@ -136,6 +136,26 @@ def test_batches_by_tokens_hold_no_more_than_asked_for_and_change_nothing(make, 
     assert len(set(shapes)) > 1
 
 
+def test_batches_side_by_side_change_nothing_and_stop_at_the_first_error(make, loaded):
+    lines = random_lines(120)
+    one = make(parallel_batches=1).translate(lines)
+    done = []
+    assert make(parallel_batches=3).translate(lines, done.append) == one
+    assert done == sorted(done)
+    assert done[-1] == len(lines)
+    # The numbers of a batch that fails do not get lost in a thread, and no other batch is begun.
+    translator, asked = Translator(loaded.model, loaded.segmenter, SearchConfig(parallel_batches=2, batch_size=1)), []
+
+    def search(*_):
+        asked.append(1)
+        raise UserError("model", "finite logits", "NaN", "Use another.")
+
+    translator._search = search
+    with pytest.raises(UserError, match="finite logits"):
+        translator.translate(["one two"] * 500)
+    assert len(asked) < 500
+
+
 def test_n_best_hypotheses_have_different_texts_the_best_first_and_the_same_one_first(make, translator):
     lines = random_lines(20)
     for one, many in zip(translator.translate(lines), make(n_best=2).translate(lines), strict=True):
