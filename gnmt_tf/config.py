@@ -169,6 +169,9 @@ class TrainingConfig(_Section):
     """Steps over which delta falls linearly to `model.clip_bound`; by default all of `num_steps`."""
     constrained: bool = True
     """Whether the clipping of eq. 10 and 13 applies in training."""
+    fake_quantization: bool = False
+    """Whether the loss sees the weights rounded to int8 rows (eq. 12), for fine-tuning a trained model that the int8
+    engine will run."""
     evaluate_every_steps: PositiveInt = 2000
     """Steps between evaluations on the development set, each of which saves a checkpoint."""
     early_stopping_patience: PositiveInt | None = None
@@ -187,6 +190,12 @@ class TrainingConfig(_Section):
     """Of activations and products in training; weights, optimizer, softmax and loss are float32 either way."""
     jit_compile: bool = True
     """Whether the training step is compiled by XLA."""
+
+    @pydantic.model_validator(mode="after")
+    def _quantised_models_are_constrained(self) -> "TrainingConfig":
+        if self.fake_quantization and not self.constrained:
+            raise ValueError("training.constrained true when training.fake_quantization is true")
+        return self
 
 
 class RefinementConfig(_Section):

@@ -81,11 +81,11 @@ class AttentionLSTM(keras.layers.Layer):
     ) -> AttentionSequence:
         """See the class."""
         dtype = embeddings.dtype
-        kernel = tf.cast(self.lstm.kernel, dtype)
+        kernel, recurrent_kernel = (tf.cast(values, dtype) for values in self.lstm.kernels())
         weights = AttentionWeights(
             tf.cast(self.query_kernel, dtype),
             tf.cast(self.score_kernel, dtype),
-            tf.cast(self.lstm.recurrent_kernel, dtype),
+            recurrent_kernel,
             kernel[self.embedding_size :],
             tf.cast(self.lstm.bias, dtype),
         )

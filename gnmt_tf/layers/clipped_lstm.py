@@ -11,6 +11,7 @@ import tf_keras as keras
 from gnmt_tf.layers.initializers import uniform
 from gnmt_tf.layers.lstm_sequence import OutputActivation, cell_step, lstm_sequence
 from gnmt_tf.layers.products import project
+from gnmt_tf.layers.weight_quantizer import WeightQuantizer
 
 
 class ClippedLSTM(keras.layers.Layer):
@@ -41,6 +42,7 @@ class ClippedLSTM(keras.layers.Layer):
         self.output_activation: OutputActivation = output_activation
         self.init_scale = init_scale
         self.forget_gate_bias = forget_gate_bias
+        self.weight_quantizer: WeightQuantizer | None = None
 
     def build(self, input_shape: Any) -> None:
         """Makes the weights for inputs whose last axis is known."""
@@ -54,10 +56,21 @@ class ClippedLSTM(keras.layers.Layer):
 
     def call(self, inputs: tf.Tensor, clip_bound: tf.Tensor) -> tf.Tensor:
         """See the class."""
-        recurrent_kernel = tf.cast(self.recurrent_kernel, inputs.dtype)
+        kernel, recurrent_kernel = (tf.cast(weights, inputs.dtype) for weights in self.kernels())
         clip_bound = tf.cast(clip_bound, inputs.dtype)
         bias = tf.cast(self.bias, inputs.dtype)
-        return lstm_sequence(project(inputs, self.kernel), bias, recurrent_kernel, clip_bound, self.output_activation)
+        return lstm_sequence(project(inputs, kernel), bias, recurrent_kernel, clip_bound, self.output_activation)
+
+    def kernels(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """What meets the inputs, float [input_size, 4 * num_units], and the layer's own output, [num_units, same].
+
+        They are the weights, or what these are through `weight_quantizer`. A row of eq. 12 is an output unit with all
+        its inputs, from below and from the layer itself.
+        """
+        if self.weight_quantizer is None:
+            return self.kernel, self.recurrent_kernel
+        joined = self.weight_quantizer(tf.concat([self.kernel, self.recurrent_kernel], axis=0), 0)
+        return joined[: self.kernel.shape[0]], joined[self.kernel.shape[0] :]
 
     def step(
         self,
@@ -78,7 +91,8 @@ class ClippedLSTM(keras.layers.Layer):
           The new c and m.
         """
         c, m = state
-        sums = tf.matmul(inputs, self.kernel[: inputs.shape[-1]]) + tf.matmul(m, self.recurrent_kernel)
+        kernel, recurrent_kernel = self.kernels()
+        sums = tf.matmul(inputs, kernel[: inputs.shape[-1]]) + tf.matmul(m, recurrent_kernel)
         step = cell_step(sums + self.bias + further_sums, c, clip_bound, self.output_activation, units_axis=1)
         return step.c, step.m
 

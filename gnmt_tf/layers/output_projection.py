@@ -8,6 +8,7 @@ import tf_keras as keras
 from gnmt_tf.layers.initializers import uniform
 from gnmt_tf.layers.products import project
 from gnmt_tf.layers.projected_cross_entropy import CrossEntropySums, Labels, projected_cross_entropy
+from gnmt_tf.layers.weight_quantizer import WeightQuantizer
 
 
 class OutputProjection(keras.layers.Layer):
@@ -29,6 +30,7 @@ class OutputProjection(keras.layers.Layer):
         self.vocab_size = vocab_size
         self.init_scale = init_scale
         self.tied = tied
+        self.weight_quantizer: WeightQuantizer | None = None
 
     def build(self, input_shape: Any) -> None:
         """Makes the weights for inputs whose last axis is known."""
@@ -42,14 +44,17 @@ class OutputProjection(keras.layers.Layer):
     def call(self, inputs: tf.Tensor, logit_bound: tf.Tensor | float, embeddings: tf.Tensor | None = None) -> tf.Tensor:
         """See the class."""
         if self.tied and inputs.shape.rank == 2:
-            sums = tf.matmul(inputs, embeddings, transpose_b=True)
+            sums = tf.matmul(inputs, self._quantized(embeddings, -1), transpose_b=True)
         else:
             sums = project(inputs, self.kernel(embeddings))
         return tf.clip_by_value(sums + self.bias, -logit_bound, logit_bound)
 
     def part(self, ids: tf.Tensor, embeddings: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Weights and biases of some pieces: ids int32 [n] -> float [num_units, n] and [n]."""
-        kernel = tf.transpose(tf.gather(embeddings, ids)) if self.tied else tf.gather(self.own_kernel, ids, axis=1)
+        if self.tied:
+            kernel = tf.transpose(self._quantized(tf.gather(embeddings, ids), -1))
+        else:
+            kernel = self._quantized(tf.gather(self.own_kernel, ids, axis=1), 0)
         return kernel, tf.gather(self.bias, ids)
 
     def cross_entropy(
@@ -59,8 +64,13 @@ class OutputProjection(keras.layers.Layer):
         return projected_cross_entropy(inputs, self.kernel(embeddings), self.bias, labels, logit_bound)
 
     def kernel(self, embeddings: tf.Tensor | None = None) -> tf.Tensor:
-        """The weights: float [num_units, vocab_size]."""
-        return tf.transpose(embeddings) if self.tied else tf.convert_to_tensor(self.own_kernel)
+        """The weights, or what these are through `weight_quantizer`: float [num_units, vocab_size]."""
+        if self.tied:
+            return tf.transpose(self._quantized(embeddings, -1))
+        return tf.convert_to_tensor(self._quantized(self.own_kernel, 0))
+
+    def _quantized(self, weights: tf.Tensor, axis: int) -> tf.Tensor:
+        return weights if self.weight_quantizer is None else self.weight_quantizer(weights, axis)
 
     def get_config(self) -> dict[str, Any]:
         """Arguments that rebuild the layer."""

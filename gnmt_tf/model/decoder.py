@@ -161,7 +161,7 @@ class Decoder(keras.layers.Layer):
         sums = []
         for number, layer in enumerate(self._lstms, start=1):
             with self._device(number):
-                sums.append(project(memory.values, layer.kernel[-self.memory_size :]))
+                sums.append(project(memory.values, layer.kernels()[0][-self.memory_size :]))
         return DecoderMemory(memory.keys, memory.score_bias, tf.concat(sums, axis=-1))
 
     def step(

@@ -13,11 +13,12 @@ import tf_keras as keras
 from gnmt_tf.config import ModelConfig
 from gnmt_tf.data.batch import Batch
 from gnmt_tf.layers.attention_sequence import AttentionMemory
-from gnmt_tf.layers.clipping import UNCONSTRAINED
+from gnmt_tf.layers.clipping import UNCONSTRAINED, clip
 from gnmt_tf.layers.dropout import Dropout
 from gnmt_tf.layers.initializers import uniform
 from gnmt_tf.layers.output_projection import OutputProjection
 from gnmt_tf.layers.placement import ONE_DEVICE, Placement
+from gnmt_tf.layers.weight_quantizer import WeightQuantizer
 from gnmt_tf.model.decoder import Decoder, DecoderMemory, DecoderState, DecoderStep, Rows, one_row_each
 from gnmt_tf.model.encoder import Encoder
 
@@ -81,6 +82,7 @@ class GNMT(keras.Model):
         self.config = config
         self.vocab_size = vocab_size
         self.constrained = constrained
+        self.weight_quantizer: WeightQuantizer | None = None
         self.source_embedding = _embedding(config, vocab_size, "source_embedding")
         self.target_embedding = (
             self.source_embedding if config.share_embeddings else _embedding(config, vocab_size, "target_embedding")
@@ -162,7 +164,7 @@ class GNMT(keras.Model):
           [batch_size, target_length, source_length].
         """
         with self._placement.device("target_embedding"):
-            embeddings = tf.gather(self.target_embedding.embeddings, target_input_ids)
+            embeddings = self._embedded(self.target_embedding, target_input_ids, bounds)
         return self.decoder(tf.cast(embeddings, memory.values.dtype), memory, bounds.clip_bound, dropout)
 
     def encode(
@@ -176,10 +178,15 @@ class GNMT(keras.Model):
         """Runs the encoder: ids int32 [batch_size, source_length], lengths int32 [batch_size]."""
         bounds = bounds or self.inference_bounds
         with self._placement.device("source_embedding"):
-            embeddings = tf.cast(tf.gather(self.source_embedding.embeddings, source_ids), dtype)
+            embeddings = tf.cast(self._embedded(self.source_embedding, source_ids, bounds), dtype)
         outputs = self.encoder(embeddings, source_lengths, bounds.clip_bound, dropout)
         with self._placement.device("decoder/1"):
             return self.decoder.bottom_layer.prepare(outputs, source_lengths)
+
+    def _embedded(self, embedding: keras.layers.Embedding, ids: tf.Tensor, bounds: Bounds) -> tf.Tensor:
+        rows = tf.gather(embedding.embeddings, ids)
+        # The stacks clip what they read; what the engine rounds is clipped already.
+        return self.weight_quantizer(clip(rows, bounds.clip_bound), -1) if self.weight_quantizer else rows
 
     def initial_state(self, num_rows: int | tf.Tensor) -> DecoderState:
         """The decoder's state before the first step."""
@@ -213,8 +220,9 @@ class GNMT(keras.Model):
 
     def decoder_step(self, ids: tf.Tensor, state: DecoderState, memory: DecoderMemory, rows: Rows) -> DecoderStep:
         """`decode_step` without the output projection."""
-        embeddings = tf.gather(self.target_embedding.embeddings, ids)
-        return self.decoder.step(embeddings, state, memory, rows, self.inference_bounds.clip_bound)
+        bounds = self.inference_bounds
+        embeddings = self._embedded(self.target_embedding, ids, bounds)
+        return self.decoder.step(embeddings, state, memory, rows, bounds.clip_bound)
 
     def get_config(self) -> dict[str, Any]:
         """Arguments that rebuild the model."""

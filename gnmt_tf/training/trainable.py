@@ -118,6 +118,10 @@ class TrainableGNMT(GNMT):
     def __init__(self, settings: Config, vocab_size: int, placement: Placement = ONE_DEVICE, **kwargs: Any):
         super().__init__(settings.model, vocab_size, settings.training.constrained, placement, **kwargs)
         self.settings = settings
+        if settings.training.fake_quantization:
+            from gnmt_tf.quantization.fake_quantization import fake_quantize
+
+            fake_quantize(self)
         self._accumulator: _Accumulator | None = None
 
     has_reward = False

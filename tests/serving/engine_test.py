@@ -126,6 +126,36 @@ def test_the_search_is_the_plain_one(library, name):
     assert compared >= 5
 
 
+def translations(engine, sources, config, threads):
+    """Everything found for each sentence, as bytes."""
+    return [
+        [(found.ids, found.score.tobytes(), found.log_prob.tobytes(), found.piece_log_probs.tobytes()) for found in best]
+        for best in engine.translate(sources, config, threads)
+    ]
+
+
+@pytest.mark.parametrize("shape", ["four layers", "bound 4"])
+def test_no_translation_depends_on_its_batch_the_threads_or_the_cpu(library, shape):
+    reference = make_reference(**SHAPES[shape], embedding_init_scale=1.0)
+    rng = np.random.default_rng(8)
+    sources = random_sentences(rng.integers(1, 30, 500), 9)
+    config = SearchConfig(beam_width=4, n_best=2, max_length_factor=1.0, max_length_constant=5, batch_size=1)
+    expected = translations(engine_of(library, reference, "portable"), sources, config, 1)
+    assert len({best[0][0] for best in expected}) > 250
+    for name in kernels(library):
+        engine = engine_of(library, reference, name)
+        for batching in range(20):
+            order = rng.permutation(len(sources))
+            batch_size, threads = int(rng.integers(1, 130)), 1 + batching % 2
+            # Companions come from the call as well as from the size of its batches.
+            cuts = np.sort(rng.integers(0, len(sources), batching % 4))
+            for numbers in np.split(order, cuts):
+                found = translations(
+                    engine, [sources[k] for k in numbers], config.model_copy(update={"batch_size": batch_size}), threads
+                )
+                assert found == [expected[k] for k in numbers], (name, batching, batch_size, threads)
+
+
 def test_bad_input_is_told_and_not_read(library):
     engine = engine_of(library, make_reference())
     with pytest.raises(ValueError, match="sentence 1: expected ids from 0 to 44, got 45"):
