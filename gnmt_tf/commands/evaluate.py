@@ -6,6 +6,7 @@ Translates --source with the model directory and scores the result against --ref
 from absl import flags
 
 from gnmt_tf.commands.config_flags import define_ensemble_flag, define_search_flags, load_from_flags, search_from_flags
+from gnmt_tf.commands.progress_line import progress_line
 from gnmt_tf.tensorflow_start import start_tensorflow
 
 
@@ -32,7 +33,6 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     """Prints the scores, each with what produced it."""
     import json
-    import sys
 
     start_tensorflow()
     from gnmt_tf.commands.output_file import open_output
@@ -41,7 +41,6 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     from gnmt_tf.evaluation.breakdown import BREAKDOWNS, report_page, sentences_of
     from gnmt_tf.evaluation.evaluator import evaluate
     from gnmt_tf.evaluation.log_perplexity import LogPerplexity
-    from gnmt_tf.search.translator import Rate
 
     breakdowns = flag_values["by"].value
     if not set(breakdowns) <= set(BREAKDOWNS):
@@ -55,19 +54,14 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
         lowercase = loaded.segmenter.vocabulary.config.lowercase
     limit = search.max_source_pieces
     corpus = load_corpus(*paths, loaded.segmenter, limit, limit, source_prefix=search.source_prefix)
-    rate = Rate(len(pairs))
-    watched = sys.stderr.isatty()
-    evaluation = evaluate(
-        loaded.translator(search, keep_attention="sentence" in breakdowns),
-        sources := [source for source, _ in pairs],
-        references := [reference for _, reference in pairs],
-        lowercase,
-        (lambda done: print(f"\r{rate.describe(done)}\033[K", end="", file=sys.stderr, flush=True))
-        if watched
-        else None,
-    )
-    if watched:
-        print(file=sys.stderr)
+    with progress_line(len(pairs)) as progress:
+        evaluation = evaluate(
+            loaded.translator(search, keep_attention="sentence" in breakdowns),
+            sources := [source for source, _ in pairs],
+            references := [reference for _, reference in pairs],
+            lowercase,
+            progress,
+        )
     scores = evaluation.scores
     report = {
         "bleu": scores.bleu,

@@ -7,6 +7,7 @@ of --target, reads a list in Moses' form and writes it in the order of the new s
 from absl import flags
 
 from gnmt_tf.commands.config_flags import define_ensemble_flag, define_search_flags, load_from_flags, search_from_flags
+from gnmt_tf.commands.progress_line import progress_line
 from gnmt_tf.tensorflow_start import start_tensorflow
 
 
@@ -22,7 +23,6 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     """Scores and writes."""
-    import sys
 
     source_path, target_path, list_path = (flag_values[name].value for name in ("source", "target", "n_best"))
     if bool(target_path) == bool(list_path):
@@ -31,7 +31,6 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     from gnmt_tf.commands.output_file import open_output
     from gnmt_tf.data.parallel_text import read_pairs
     from gnmt_tf.search.scorer import PairScorer, parse_n_best
-    from gnmt_tf.search.translator import Rate
     from gnmt_tf.text.lines import read_lines
 
     listed = []
@@ -43,13 +42,8 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
         pairs = list(read_pairs(source_path, target_path))
     search = search_from_flags(flag_values)
     loaded = load_from_flags(flag_values)
-    rate = Rate(len(pairs))
-
-    def progress(done: int) -> None:
-        if sys.stderr.isatty():
-            print(f"\r{rate.describe(done)}\033[K", end="", file=sys.stderr, flush=True)
-
-    scores = PairScorer(loaded.model, loaded.segmenter, search)(pairs, progress)
+    with progress_line(len(pairs)) as progress:
+        scores = PairScorer(loaded.model, loaded.segmenter, search)(pairs, progress)
     with open_output(flag_values["output"].value, "--output") as output:
         if not list_path:
             output.writelines(f"{s.score:.6f}\t{s.log_prob:.6f}\t{s.num_pieces}\n" for s in scores)

@@ -12,6 +12,7 @@ Everything else is a search setting: see `search` in `gnmt config`, for instance
 from absl import flags
 
 from gnmt_tf.commands.config_flags import define_ensemble_flag, define_search_flags, load_from_flags, search_from_flags
+from gnmt_tf.commands.progress_line import progress_line
 from gnmt_tf.tensorflow_start import start_tensorflow
 
 
@@ -61,7 +62,6 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     from gnmt_tf.data.parallel_text import read_pairs
     from gnmt_tf.search.formats import formatted, pharaoh
     from gnmt_tf.search.hypotheses import Translation
-    from gnmt_tf.search.translator import Rate
     from gnmt_tf.text.lines import decode_lines, read_lines
 
     source, target = flag_values["input"].value, flag_values["output"].value
@@ -89,14 +89,8 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     if unbuffered is None:
         unbuffered = not source and sys.stdin.isatty()
     watched = sys.stderr.isatty() and bool(target or not sys.stdout.isatty())
-    rate = Rate(None)
-
-    def progress(done: int) -> None:
-        if watched:
-            print(f"\r{rate.describe(done)}\033[K", end="", file=sys.stderr, flush=True)
-
     count = truncated = 0
-    with contextlib.ExitStack() as files:
+    with progress_line(None, watched) as progress, contextlib.ExitStack() as files:
         output = files.enter_context(open_output(target, "--output"))
         links = files.enter_context(open_output(alignment, "--alignment")) if alignment else None
         count_of = flag_values["alternatives"].value
@@ -117,8 +111,6 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
                 links.write(pharaoh(translation, flag_values["alignment_unit"].value == "word") + "\n")
             count += 1
             truncated += translation.truncated
-    if watched:
-        print(file=sys.stderr)
     if truncated:
         print(
             f"{truncated} of {count} lines were cut: the source at search.max_source_pieces="

@@ -7,6 +7,7 @@ configuration with the best pair, such as the config.yaml of the model directory
 from absl import flags
 
 from gnmt_tf.commands.config_flags import define_ensemble_flag, define_search_flags, load_from_flags, search_from_flags
+from gnmt_tf.commands.progress_line import progress_line
 from gnmt_tf.tensorflow_start import start_tensorflow
 
 PAPER_GRID = ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
@@ -29,7 +30,6 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     """Measures, prints, draws, writes."""
-    import sys
 
     alphas, betas = (_weights(flag_values[name].value, name) for name in ("alphas", "betas"))
     start_tensorflow()
@@ -37,7 +37,6 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     from gnmt_tf.config import to_yaml
     from gnmt_tf.data.parallel_text import read_pairs
     from gnmt_tf.evaluation.penalty_grid import draw_grid, measure_grid, table, write_table
-    from gnmt_tf.search.translator import Rate
 
     pairs = list(read_pairs(flag_values["source"].value, flag_values["reference"].value))
     search = search_from_flags(flag_values)
@@ -45,17 +44,10 @@ def run(flag_values: flags.FlagValues, arguments: list[str]) -> None:
     lowercase = flag_values["lowercase"].value
     if lowercase is None:
         lowercase = loaded.segmenter.vocabulary.config.lowercase
-    rate = Rate(len(pairs))
-
-    def progress(done: int) -> None:
-        if sys.stderr.isatty():
-            print(f"\r{rate.describe(done)}\033[K", end="", file=sys.stderr, flush=True)
-
     translator = loaded.translator(search)
     sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
-    grid = measure_grid(translator, sources, references, alphas, betas, lowercase, progress)
-    if sys.stderr.isatty():
-        print(file=sys.stderr)
+    with progress_line(len(pairs)) as progress:
+        grid = measure_grid(translator, sources, references, alphas, betas, lowercase, progress)
     print(table(grid))
     best = grid.best
     at = f"alpha {best.length_weight:g}, beta {best.coverage_weight:g}"

@@ -48,6 +48,16 @@ class PieceCorpus(NamedTuple):
         """Pairs kept."""
         return len(self.source.offsets) - 1
 
+    def sample(self, most: int) -> "PieceCorpus":
+        """At most so many of the pairs, spread evenly; the counts stay those of the whole corpus."""
+        count = min(most, self.num_pairs)
+        rows = [self.num_pairs * number // count for number in range(count)]
+        source, target = _PiecesBuilder(), _PiecesBuilder()
+        for row in rows:
+            source.add(self.source[row])
+            target.add(self.target[row])
+        return self._replace(source=source.build(), target=target.build())
+
     @property
     def fingerprint(self) -> str:
         """Twelve hex digits that change when any pair does."""
@@ -127,7 +137,7 @@ class _PiecesBuilder:
         self.chunks: list[np.ndarray] = []
         self.offsets = [0]
 
-    def add(self, ids: Sequence[int]) -> None:
+    def add(self, ids: Sequence[int] | np.ndarray) -> None:
         self.chunks.append(np.asarray(ids, np.int32))
         self.offsets.append(self.offsets[-1] + len(ids))
 

@@ -1,7 +1,7 @@
 """Training for int8: the layers see their weights rounded as the engine will round them.
 
-Reads a GNMT that is to be trained; afterwards everything that it computes, the loss, its gradients and the search of the
-evaluations, uses the weights of eq. 12 in place of the float ones, which the optimizer goes on moving.
+Reads a GNMT that is to be trained; afterwards everything that it computes, the loss, its gradients and the search of
+the evaluations, uses the weights of eq. 12 in place of the float ones, which the optimizer goes on moving.
 """
 
 from typing import Any

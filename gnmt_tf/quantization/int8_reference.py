@@ -76,6 +76,28 @@ class QuantizedStep(NamedTuple):
     attention_probs: np.ndarray
 
 
+def float_rows(model: GNMT) -> dict[str, np.ndarray]:
+    """What is quantised of a model, by output units: float32 [num_rows, row_size] by name.
+
+    Embeddings have a row for each piece, under the clip; an LSTM layer has 4 * num_units, those of the gates i, i', f
+    and o, each with what meets the inputs and then the layer's own output; the projection has one for each piece.
+    """
+    bound = model.config.clip_bound
+    rows = {
+        layer.name: np.clip(layer.embeddings.numpy(), -bound, bound)
+        for layer in (model.source_embedding, model.target_embedding)
+    }
+    encoder, decoder = model.encoder, model.decoder
+    lstms = {f"encoder/{layer.name}": layer for layer in (encoder.forward_layer, encoder.backward_layer)}
+    lstms |= {f"encoder/{layer.name}": layer for layer in encoder.upper_layers}
+    lstms |= {f"decoder/{decoder.bottom_layer.name}": decoder.bottom_layer.lstm}
+    lstms |= {f"decoder/{layer.name}": layer for layer in decoder.upper_layers}
+    for name, layer in lstms.items():
+        rows[name] = np.concatenate([layer.kernel.numpy(), layer.recurrent_kernel.numpy()]).T
+    kernel, _ = model.output_projection.part(np.arange(model.vocab_size), model.tied_embeddings)
+    return rows | {"output_projection": kernel.numpy().T}
+
+
 class Int8Reference:
     """GNMT with quantised weights.
 
@@ -101,28 +123,30 @@ class Int8Reference:
         self.unit = np.float32(clip_bound / INT16_MAX)
         self.one = min(round(32768 / clip_bound), INT16_MAX)
         encoder, decoder = model.encoder, model.decoder
-        self.source_embeddings = _embeddings(model.source_embedding.embeddings.numpy(), config.clip_bound)
-        self.target_embeddings = _embeddings(model.target_embedding.embeddings.numpy(), config.clip_bound)
+        rows = {name: quantize_rows(values) for name, values in float_rows(model).items()}
+        self.source_embeddings = _embeddings(rows[model.source_embedding.name])
+        self.target_embeddings = _embeddings(rows[model.target_embedding.name])
         embedding_size, num_units = config.embedding_size, config.num_units
         self.encoder_bottom = [
-            _lstm(layer, (embedding_size,)) for layer in (encoder.forward_layer, encoder.backward_layer)
+            _lstm(layer, rows[f"encoder/{layer.name}"], (embedding_size,))
+            for layer in (encoder.forward_layer, encoder.backward_layer)
         ]
-        self.encoder_layers = [_lstm(layer, (layer.kernel.shape[0],)) for layer in encoder.upper_layers]
-        memory_size = decoder.memory_size
+        self.encoder_layers = [
+            _lstm(layer, rows[f"encoder/{layer.name}"], (layer.kernel.shape[0],)) for layer in encoder.upper_layers
+        ]
+        attention, memory_size = decoder.bottom_layer, decoder.memory_size
         self.decoder_layers = [
-            _lstm(layer, (embedding_size if number == 0 else num_units, memory_size))
-            for number, layer in enumerate([decoder.bottom_layer.lstm, *decoder.upper_layers])
+            _lstm(attention.lstm, rows[f"decoder/{attention.name}"], (embedding_size, memory_size)),
+            *(_lstm(layer, rows[f"decoder/{layer.name}"], (num_units, memory_size)) for layer in decoder.upper_layers),
         ]
-        attention = decoder.bottom_layer
         self.query_kernel, self.key_kernel, self.key_bias, self.score_kernel = (
             weight.numpy()
             for weight in (attention.query_kernel, attention.key_kernel, attention.key_bias, attention.score_kernel)
         )
-        kernel, bias = model.output_projection.part(np.arange(model.vocab_size), model.tied_embeddings)
-        projection = quantize_rows(kernel.numpy().T)
+        projection = rows["output_projection"]
         self.projection = projection.values
         self.projection_scales = projection.row_max / np.float32(INT8_MAX)
-        self.projection_bias = bias.numpy()
+        self.projection_bias = model.output_projection.bias.numpy()
 
     def weights(self) -> list[np.ndarray]:
         """All weights in the order that the engine takes them.
@@ -185,12 +209,16 @@ class Int8Reference:
         return float_math.softmax(float_math.lane_sum(hidden * self.score_kernel))
 
     def log_probs(self, outputs: QuantizedActivations) -> np.ndarray:
-        """The softmax layer, with the clip of eq. 13: float32 [rows, vocab_size]."""
+        """The softmax layer: float32 [rows, vocab_size]."""
+        logits = self.logits(outputs)
+        return logits - float_math.log_normaliser(logits, np.float32(self.config.logit_bound))[:, None]
+
+    def logits(self, outputs: QuantizedActivations) -> np.ndarray:
+        """With the clip of eq. 13: float32 [rows, vocab_size]."""
         sums = products(self.projection, outputs.values).astype(np.float32) * outputs.scales[:, None]
         logits = sums * self.projection_scales + self.projection_bias
         bound = np.float32(self.config.logit_bound)
-        logits = np.clip(logits, -bound, bound)
-        return logits - float_math.log_normaliser(logits, bound)[:, None]
+        return np.clip(logits, -bound, bound)
 
     def _run(self, layer: QuantizedLSTM, inputs: QuantizedActivations) -> np.ndarray:
         """A whole sequence of one sentence: int16 [length, num_units]."""
@@ -206,16 +234,20 @@ class Int8Reference:
         self, layer: QuantizedLSTM, inputs: list[QuantizedActivations], c: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Eq. 11 with eq. 10: c int16 [rows, num_units] -> the new c and m."""
-        sums, first = np.zeros([len(c), len(layer.biases)], np.float32), 0
+        i, candidate, f, o = np.split(self._gate_inputs(layer, inputs), 4, axis=1)
+        added = multiply(multiply(sigmoid16(i), tanh16(candidate)), self.one)
+        c = clamp16(multiply(c, sigmoid16(f)).astype(np.int32) + added)
+        return c, multiply(self._activated(c), sigmoid16(o))
+
+    def _gate_inputs(self, layer: QuantizedLSTM, inputs: list[QuantizedActivations]) -> np.ndarray:
+        """int16 [rows, 4 * num_units]."""
+        sums, first = np.zeros([len(inputs[0].values), len(layer.biases)], np.float32), 0
         for part in inputs:
             size = part.values.shape[1]
             weights = layer.inputs[:, first : first + size]
             sums = sums + products(weights, part.values).astype(np.float32) * part.scales[:, None]
             first += size
-        i, candidate, f, o = np.split(gate_inputs(sums * layer.row_scales + layer.biases), 4, axis=1)
-        added = multiply(multiply(sigmoid16(i), tanh16(candidate)), self.one)
-        c = clamp16(multiply(c, sigmoid16(f)).astype(np.int32) + added)
-        return c, multiply(self._activated(c), sigmoid16(o))
+        return gate_inputs(sums * layer.row_scales + layer.biases)
 
     def _activated(self, c: np.ndarray) -> np.ndarray:
         if self.config.output_activation == "linear":
@@ -229,15 +261,12 @@ class Int8Reference:
         return clamp16(outputs.astype(np.int32) + below)
 
 
-def _embeddings(weights: np.ndarray, clip_bound: float) -> QuantizedRows:
-    """Rows of embeddings under the clip; `row_max` holds their scales."""
-    rows = quantize_rows(np.clip(weights, -clip_bound, clip_bound))
+def _embeddings(rows: QuantizedRows) -> QuantizedRows:
+    """Embeddings with their scales in the place of `row_max`."""
     return QuantizedRows(rows.values, rows.row_max / np.float32(INT8_MAX))
 
 
-def _lstm(layer: ClippedLSTM, input_sizes: tuple[int, ...]) -> QuantizedLSTM:
-    kernel = np.concatenate([layer.kernel.numpy(), layer.recurrent_kernel.numpy()])
-    rows = quantize_rows(kernel.T)
+def _lstm(layer: ClippedLSTM, rows: QuantizedRows, input_sizes: tuple[int, ...]) -> QuantizedLSTM:
     half, whole = np.float32(GATE_INPUT_SCALE / 2), np.float32(GATE_INPUT_SCALE)
     factors = np.repeat(np.array([half, whole, half, half], np.float32), layer.num_units)
     return QuantizedLSTM(

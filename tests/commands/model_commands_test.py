@@ -113,6 +113,23 @@ def test_a_setting_that_is_not_of_the_search_is_refused(trained_model):
     assert "search.beam_width=4" in line
 
 
+def test_quantize_shows_what_int8_changes(trained_model, tmp_path):
+    folder = trained_model.parent
+    run = run_gnmt(
+        "quantize", "--model_dir", trained_model, "--source", folder / "text2.en", "--reference", folder / "text2.fr",
+        "--num_sentences", 3, "--report", tmp_path / "int8",
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    output = run.stdout.decode()
+    for words in ("worst row", "gates cut", "log perplexity of 3 sentence pairs: float", "int8.png"):
+        assert words in output
+    assert (tmp_path / "int8.png").read_bytes()[:4] == b"\x89PNG"
+    assert (tmp_path / "int8.csv").read_text().startswith("matrix,row,name,row_max,relative_error\n")
+    run = run_gnmt("quantize", "--model_dir", trained_model, "--source", folder / "text2.en")
+    assert (run.returncode, run.stdout) == (2, b"")
+    assert b"--source, --reference: expected both or neither, got only one" in run.stderr
+
+
 def test_evaluate_reports_scores_with_signature_and_origin(trained_model, tmp_path):
     folder = trained_model.parent
     report = tmp_path / "report.json"

@@ -1,4 +1,4 @@
-"""Training for int8: the rounding is the engine's, the gradient passes through, and the float weights are what moves."""
+"""Training for int8: rounding is the engine's, gradients pass through, and the float weights are what moves."""
 
 import hypothesis
 import hypothesis.extra.numpy as arrays
@@ -25,9 +25,9 @@ SHAPES = {
 def make_model(fake_quantization, constrained=True, jit_compile=False, **shape):
     settings = {f"model.{key}": value for key, value in shape.items()} | {
         "model.num_encoder_layers": 2, "model.num_decoder_layers": 2, "model.num_units": 12, "model.attention_units": 9,
-        "model.embedding_size": 12, "model.init_scale": 0.5, "training.dropout": 0.0, "training.constrained": constrained,
-        "training.clip_bound_start": 1.0, "training.adam_learning_rate": 0.01, "training.jit_compile": jit_compile,
-        "training.fake_quantization": fake_quantization,
+        "model.embedding_size": 12, "model.init_scale": 0.5, "training.dropout": 0.0,
+        "training.constrained": constrained, "training.clip_bound_start": 1.0, "training.adam_learning_rate": 0.01,
+        "training.jit_compile": jit_compile, "training.fake_quantization": fake_quantization,
     }  # fmt: skip
     keras.utils.set_random_seed(4)
     model = TrainableGNMT(load_config(None, [f"{key}={value}" for key, value in settings.items()]), VOCAB_SIZE)

@@ -129,7 +129,10 @@ def test_the_search_is_the_plain_one(library, name):
 def translations(engine, sources, config, threads):
     """Everything found for each sentence, as bytes."""
     return [
-        [(found.ids, found.score.tobytes(), found.log_prob.tobytes(), found.piece_log_probs.tobytes()) for found in best]
+        [
+            (found.ids, found.score.tobytes(), found.log_prob.tobytes(), found.piece_log_probs.tobytes())
+            for found in best
+        ]
         for best in engine.translate(sources, config, threads)
     ]
 
