@@ -82,6 +82,42 @@ class Decoder(nn.Module):
                 outputs = outputs + below
         return self.projection(self.dropout(outputs))
 
+    def beam_search(self, memory: torch.Tensor, mask: torch.Tensor, width: int, length: int) -> torch.Tensor:
+        """Hypotheses of so many pieces: int64 [batch_size, width, length], the best first.
+
+        `memory` is [batch_size, source_length, memory_size], `mask` bool [batch_size, source_length], True at padding.
+        """
+        batch_size, cell = memory.shape[0], self.bottom.cell
+        memory, mask = memory.repeat_interleave(width, dim=0), mask.repeat_interleave(width, dim=0)
+        keys = self.bottom.key(memory)
+        rows, num_units = memory.shape[0], cell.hidden_size
+        c = m = memory.new_zeros(rows, num_units)
+        states = [(memory.new_zeros(1, rows, num_units),) * 2 for _ in self.upper]
+        pieces, ids = torch.zeros(rows, 0, dtype=torch.int64), torch.full([rows], 2)
+        # At first all hypotheses of a sentence are the same one.
+        scores = torch.full([batch_size, width], float("-inf"))
+        scores[:, 0] = 0.0
+        first_rows = torch.arange(batch_size)[:, None] * width
+        for _ in range(length):
+            energies = self.bottom.score(torch.tanh(keys + self.bottom.query(m)[:, None])).squeeze(-1)
+            probs = torch.softmax(energies.masked_fill(mask, float("-inf")), dim=-1)
+            context = torch.bmm(probs[:, None], memory).squeeze(1)
+            m, c = cell(torch.cat([self.embedding(ids), context], dim=-1), (m, c))
+            outputs, new_states = m, []
+            for number, (layer, state) in enumerate(zip(self.upper, states, strict=True), start=2):
+                below = outputs
+                outputs, state = layer(torch.cat([below, context], dim=-1)[:, None], state)
+                outputs = outputs.squeeze(1) + below if number > 2 else outputs.squeeze(1)
+                new_states.append(state)
+            log_probs = torch.log_softmax(self.projection(outputs), dim=-1).view(batch_size, width, -1)
+            scores, places = (scores[:, :, None] + log_probs).flatten(1).topk(width, dim=1)
+            parents = (first_rows + places // log_probs.shape[-1]).flatten()
+            ids = (places % log_probs.shape[-1]).flatten()
+            m, c = m[parents], c[parents]
+            states = [(state[0][:, parents], state[1][:, parents]) for state in new_states]
+            pieces = torch.cat([pieces[parents], ids[:, None]], dim=1)
+        return pieces.view(batch_size, width, length)
+
 
 class PyTorchGNMT(nn.Module):
     """Encoder and decoder with `train_step`."""
@@ -94,6 +130,10 @@ class PyTorchGNMT(nn.Module):
         for weight in self.parameters():
             nn.init.uniform_(weight, -0.04, 0.04)
         self.optimizer = torch.optim.Adam(self.parameters(), lr=2e-4)
+
+    def beam_search(self, source: torch.Tensor, width: int, length: int) -> torch.Tensor:
+        """int64 [batch_size, source_length], 0 where padded -> hypotheses of so many pieces, the best first."""
+        return self.decoder.beam_search(self.encoder(source), source == 0, width, length)
 
     def train_step(self, source: torch.Tensor, target_input: torch.Tensor, target_output: torch.Tensor) -> float:
         """One update of Adam with a gradient norm of at most 5; returns the loss in nats per piece."""

@@ -7,10 +7,10 @@ the evaluations, uses the weights of eq. 12 in place of the float ones, which th
 from typing import Any
 
 import tensorflow as tf
-from tensorflow_model_optimization.quantization.keras.quantizers import Quantizer
 
 from gnmt_tf.layers.clipped_lstm import ClippedLSTM
 from gnmt_tf.model.gnmt import GNMT
+from gnmt_tf.quantization.quantizer_interface import Quantizer
 from gnmt_tf.quantization.row_wise import INT8_MAX
 
 

@@ -15,27 +15,24 @@ constexpr int kLogitRows = 48;
 
 void DecoderState::Reset(int num_rows) {
   num_rows_ = num_rows;
-  layer_stride_ = static_cast<size_t>(num_rows) * model_->padded_units();
-  const size_t size = layer_stride_ * model_->decoder.size();
-  std::memset(c_.Reserve(size), 0, size * sizeof(int16_t));
-  std::memset(m_.Reserve(size), 0, size * sizeof(int16_t));
+  const size_t size = static_cast<size_t>(num_rows) * model_->padded_units();
+  for (auto* layers : {&c_, &m_}) {
+    for (Aligned<int16_t>& values : *layers) std::fill_n(values.Reserve(size), size, int16_t{0});
+  }
 }
 
 void DecoderState::Choose(const std::vector<int>& parents) {
-  const size_t row_size = model_->padded_units(), stride = parents.size() * row_size;
-  next_c_.Reserve(stride * model_->decoder.size());
-  next_m_.Reserve(stride * model_->decoder.size());
-  for (size_t layer = 0; layer < model_->decoder.size(); ++layer) {
-    for (size_t row = 0; row < parents.size(); ++row) {
-      const size_t from = layer * layer_stride_ + parents[row] * row_size, to = layer * stride + row * row_size;
-      std::memcpy(next_c_.data() + to, c_.data() + from, row_size * sizeof(int16_t));
-      std::memcpy(next_m_.data() + to, m_.data() + from, row_size * sizeof(int16_t));
+  const size_t row_size = model_->padded_units();
+  for (auto* layers : {&c_, &m_}) {
+    for (Aligned<int16_t>& values : *layers) {
+      int16_t* to = spare_.Reserve(parents.size() * row_size);
+      for (size_t row = 0; row < parents.size(); ++row) {
+        std::memcpy(to + row * row_size, values.data() + parents[row] * row_size, row_size * sizeof(int16_t));
+      }
+      std::swap(values, spare_);
     }
   }
-  std::swap(c_, next_c_);
-  std::swap(m_, next_m_);
   num_rows_ = static_cast<int>(parents.size());
-  layer_stride_ = stride;
 }
 
 void Decoder::Step(const std::vector<int32_t>& ids, const std::vector<const Memory*>& memories, Workers& workers,

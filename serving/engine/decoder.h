@@ -16,23 +16,24 @@ namespace gnmt {
 // The state of the hypotheses, row by row.
 class DecoderState {
  public:
-  explicit DecoderState(const Model& model) : model_(&model) {}
+  explicit DecoderState(const Model& model) : model_(&model), c_(model.decoder.size()), m_(model.decoder.size()) {}
 
   // So many rows of zeros.
   void Reset(int num_rows);
-  // Row i becomes a copy of row parents[i]. Keeps both copies' memory, for the next time.
+  // Row i becomes a copy of row parents[i].
   void Choose(const std::vector<int>& parents);
 
   int num_rows() const { return num_rows_; }
   // int16 [num_rows, padded_units] of a layer.
-  int16_t* c(int layer) { return c_.data() + layer * layer_stride_; }
-  int16_t* m(int layer) { return m_.data() + layer * layer_stride_; }
+  int16_t* c(int layer) { return c_[layer].data(); }
+  int16_t* m(int layer) { return m_[layer].data(); }
 
  private:
   const Model* model_;
   int num_rows_ = 0;
-  size_t layer_stride_ = 0;
-  Aligned<int16_t> c_, m_, next_c_, next_m_;
+  // Of each layer; what is chosen goes to `spare_`, which then changes places with what it was chosen from.
+  std::vector<Aligned<int16_t>> c_, m_;
+  Aligned<int16_t> spare_;
 };
 
 class Decoder {

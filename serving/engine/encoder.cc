@@ -63,6 +63,11 @@ void Encoder::Encode(const std::vector<const std::vector<int32_t>*>& sentences, 
                                 model_->key_bias.data(), attention, memory.source_length, memory.keys.data(), attention);
     }
   });
+  // Decoding needs the room.
+  outputs_.Free();
+  below_.Free();
+  sums_.Free();
+  input_values_.Free();
 }
 
 void Encoder::Order(const std::vector<const std::vector<int32_t>*>& sentences) {

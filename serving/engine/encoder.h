@@ -41,7 +41,7 @@ class Encoder {
   int num_positions_ = 0;
   QuantizedRows inputs_, own_;
   Aligned<int8_t> input_values_, own_values_;
-  Aligned<float> input_scales_, own_scales_, sums_, floats_;
+  Aligned<float> input_scales_, own_scales_, sums_;
   Aligned<int16_t> c_, m_, outputs_, below_;
 };
 

@@ -7,6 +7,10 @@ namespace {
 constexpr int kSpins = 400;
 constexpr int kYields = 400;
 
+constexpr uint64_t kRound = uint64_t{1} << 32;
+
+uint32_t RoundOf(uint64_t open) { return static_cast<uint32_t>(open >> 32); }
+
 inline void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -16,29 +20,31 @@ inline void Pause() {
 }  // namespace
 
 Workers::Workers(int num_threads) {
-  for (int thread = 1; thread < num_threads; ++thread) threads_.emplace_back([this, thread] { Loop(thread); });
+  for (int thread = 1; thread < num_threads; ++thread) threads_.emplace_back([this] { Loop(); });
 }
 
 Workers::~Workers() {
   stop_.store(true);
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    round_.fetch_add(1);
+    open_.fetch_add(kRound);
   }
   wake_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
-void Workers::RunOnAll(const std::function<void(int)>& share) {
+void Workers::RunOnAll(int shares, const std::function<void(int)>& share) {
+  // Nobody holds a share of the last round any more, so nobody reads these.
   share_ = &share;
-  num_running_.store(static_cast<int>(threads_.size()), std::memory_order_relaxed);
-  round_.fetch_add(1);
+  num_unfinished_.store(shares, std::memory_order_relaxed);
+  const uint32_t round = RoundOf(open_.load(std::memory_order_relaxed)) + 1;
+  open_.store(round * kRound + static_cast<uint32_t>(shares));
   if (num_asleep_.load() > 0) {
     std::lock_guard<std::mutex> lock(mutex_);
     wake_.notify_all();
   }
-  share(0);
-  for (int spins = 0; num_running_.load(std::memory_order_acquire) > 0; ++spins) {
+  TakeShares(round);
+  for (int spins = 0; num_unfinished_.load(std::memory_order_acquire) > 0; ++spins) {
     if (spins < kSpins) {
       Pause();
     } else {
@@ -47,11 +53,20 @@ void Workers::RunOnAll(const std::function<void(int)>& share) {
   }
 }
 
-void Workers::Loop(int thread) {
-  int seen = 0;
+void Workers::TakeShares(uint32_t round) {
+  uint64_t open = open_.load(std::memory_order_acquire);
+  while (RoundOf(open) == round && static_cast<uint32_t>(open) > 0) {
+    if (!open_.compare_exchange_weak(open, open - 1, std::memory_order_acq_rel)) continue;
+    (*share_)(static_cast<int>(static_cast<uint32_t>(open)) - 1);
+    num_unfinished_.fetch_sub(1, std::memory_order_release);
+    open = open_.load(std::memory_order_acquire);
+  }
+}
+
+void Workers::Loop() {
+  uint32_t seen = 0;
   while (true) {
-    int waits = 0;
-    while (round_.load() == seen) {
+    for (int waits = 0; RoundOf(open_.load()) == seen; ++waits) {
       if (waits < kSpins) {
         Pause();
       } else if (waits < kSpins + kYields) {
@@ -59,15 +74,13 @@ void Workers::Loop(int thread) {
       } else {
         std::unique_lock<std::mutex> lock(mutex_);
         num_asleep_.fetch_add(1);
-        wake_.wait(lock, [&] { return round_.load() != seen; });
+        wake_.wait(lock, [&] { return RoundOf(open_.load()) != seen; });
         num_asleep_.fetch_sub(1);
       }
-      ++waits;
     }
-    seen = round_.load();
+    seen = RoundOf(open_.load());
     if (stop_.load()) return;
-    (*share_)(thread);
-    num_running_.fetch_sub(1, std::memory_order_release);
+    TakeShares(seen);
   }
 }
 

@@ -47,8 +47,11 @@ def test_search_speed(tmp_path):
 
 def test_decode(tmp_path):
     make("engine")
-    values = rows_of(tmp_path, "decode")
+    values = rows_of(tmp_path, "decode", "--peers", "float")
     assert values["sentences_per_second"] > 0
     assert values["latency_p99_ms"] >= values["latency_p50_ms"] > 0
     assert 0.0 < values["share_of_vnni_peak"] < 1.5
     assert values["memory_ratio_to_weights"] > 0
+    assert values["ratio_to_float"] == pytest.approx(
+        values["sentences_per_second"] / values["float_sentences_per_second"]
+    )

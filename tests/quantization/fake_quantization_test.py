@@ -1,5 +1,9 @@
 """Training for int8: rounding is the engine's, gradients pass through, and the float weights are what moves."""
 
+import os
+import subprocess
+import sys
+
 import hypothesis
 import hypothesis.extra.numpy as arrays
 import numpy as np
@@ -145,3 +149,16 @@ def test_the_search_sees_the_weights_that_the_loss_sees(shape):
 def test_an_unconstrained_model_is_told_that_it_cannot_be_quantised():
     with pytest.raises(UserError, match="training.constrained true when training.fake_quantization is true"):
         make_model(True, constrained=False)
+
+
+@pytest.mark.parametrize(("variable", "keras_module"), [(None, "keras"), ("0", "keras"), ("1", "tf_keras")])
+def test_a_program_keeps_the_keras_it_has_when_it_imports_fake_quantization(variable, keras_module):
+    environment = {name: value for name, value in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
+    if variable is not None:
+        environment["TF_USE_LEGACY_KERAS"] = variable
+    program = (
+        "import os, gnmt_tf.quantization.fake_quantization, tensorflow as tf\n"
+        "print(os.environ.get('TF_USE_LEGACY_KERAS'), tf.keras.layers.Layer.__module__.split('.')[0])"
+    )
+    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert run.stdout.split() == [str(variable), keras_module], run.stderr
