@@ -22,7 +22,7 @@ OPS_FLAGS = -std=c++17 -fPIC -pthread -O2 -Wall -Wno-psabi -I. $(patsubst -I%,-i
 OPS_LINK_FLAGS = $(shell \
   $(PYTHON_IN_VENV) -c "import tensorflow as tf; print(*tf.sysconfig.get_link_flags())" 2>/dev/null)
 
-.PHONY: help demo test check format lock install clean engine engine_test ops
+.PHONY: help demo test check format lock install clean engine engine_test ops bazel
 .DEFAULT_GOAL := help
 
 help:
@@ -31,6 +31,7 @@ help:
 	@echo "make check   formatting, lint, types and the direction of imports"
 	@echo "make ops     build the TensorFlow ops of the quantised engine"
 	@echo "make engine  build the quantised engine as a library (build/engine)"
+	@echo "make bazel   build engine and ops with Bazel and run the engine's tests (bazel-bin)"
 	@echo "make format  format the Python files"
 	@echo "make lock    renew $(LOCK) from the ranges in pyproject.toml"
 	@echo "make clean   remove what building, testing and the demo left; $(VENV) stays"
@@ -74,6 +75,10 @@ $(OPS): $(wildcard serving/ops/*.cc serving/engine/*.h) $(addprefix build/engine
 engine_test: $(ENGINE_BUILD)/engine_test
 	$(ENGINE_BUILD)/engine_test
 
+# The ops are built with the headers of the installed TensorFlow.
+bazel: | $(VENV)/.dependencies
+	@tools/bazel.sh test --noshow_progress //:engine_test //:libgnmt_engine.so //:libgnmt_ops.so
+
 build/.compiler:
 	@tools/compiler.sh $(CXX)
 	@mkdir -p $(@D) && touch $@
@@ -96,5 +101,5 @@ lock:
 	@tools/lock.sh $(LOCK)
 
 clean:
-	rm -rf $(OPS) build dist demo *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(OPS) bazel-* build dist demo *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(CHECKED) -type d -name __pycache__ -exec rm -rf {} +
